@@ -222,7 +222,7 @@ class Examples:
         options, file = self._profile(given.get("profile"), case["node"], place)
         return self._run(check, place, about, ["--root", NODE, *options], file)
 
-    def _profile(self, wanted: object, node: str, place: Path) -> tuple[list[str], str]:
+    def _profile(self, wanted: Any, node: str, place: Path) -> tuple[list[str], str]:
         """Options that choose the profile, and the text of its file if the page has to show it."""
         match wanted:
             case None:

@@ -12,12 +12,15 @@ from hypothesis import strategies as st
 from nodeprep.decide import remediator_protocol
 from nodeprep.decide.remediator_protocol import (
     LINE_BYTES,
+    TASK_CHARACTERS,
+    TASKS,
     CancelRequest,
     Hello,
     InvalidRequest,
     RunRequest,
     StatusRequest,
 )
+from nodeprep.repair import remediator
 
 ID = "0123456789abcdef0123456789abcdef"
 RUN: dict[str, Any] = {
@@ -182,3 +185,9 @@ def test_whatever_comes_it_is_a_request_or_one_short_line(sent: bytes) -> None:
         assert "/" not in request.remedy
         assert all(value.isprintable() for value in request.args.values())
         assert 0 < request.deadline <= 3600
+
+
+def test_an_answer_with_every_task_is_a_line() -> None:
+    """As JSON writes it at its longest."""
+    tasks = [{"task": "\u2028" * TASK_CHARACTERS, "result": "changed"}] * TASKS
+    assert len(line({"status": "done", "tasks": tasks, "why": "\u2028" * remediator.WORDS})) < LINE_BYTES

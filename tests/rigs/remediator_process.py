@@ -45,6 +45,7 @@ class Remediator:
         self.ledger = directory / "ledger/history.jsonl"
         options = {"socket": "--socket-dir", "ledger": "--ledger-dir", "lock": "--lock-dir"}
         places = [word for name, option in options.items() for word in (option, f"{seen or directory}/{name}")]
+        self._process: subprocess.Popen[bytes] | None = None
         self._argv = [*before, *program, "remediator", *places, *more]
 
     @contextmanager
@@ -55,12 +56,18 @@ class Remediator:
             (self.directory / "log").open("ab") as log,
             subprocess.Popen(self._argv, stderr=log, env=environment) as process,
         ):
+            self._process = process
             try:
                 until(lambda: self.socket.exists() or process.poll() is not None, "the socket")
                 assert process.poll() is None, self.log()
                 yield process
             finally:
                 process.kill()
+
+    def end(self) -> None:
+        """Kill it."""
+        assert self._process is not None
+        self._process.kill()
 
     def connected(self) -> socket.socket:
         made = socket.socket(socket.AF_UNIX)

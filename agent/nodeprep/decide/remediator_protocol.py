@@ -14,10 +14,12 @@ from typing import Any
 from nodeprep.pattern import Pattern
 from nodeprep.values import Value, field
 
+DIRECTORY, SOCKET = "/run/nodeprep-remediator", "remediator.sock"
 LINE_BYTES = 64 << 10  # with its line end, in each direction
 ARGUMENTS = 16  # the most that a remedy could ever take
 ARGUMENT_CHARACTERS = 256
 SHOWN_CHARACTERS = 40  # of what somebody sent, in a message
+TASKS, TASK_CHARACTERS = 32, 200  # of the tasks of an attempt, in an answer
 VERSION_CHARACTERS = 64
 MOST_SECONDS = 3600.0  # of a deadline that can be asked for; the limits of the remediator are lower
 ATTEMPT = Pattern(r"[0-9a-f]{32}")  # uuid4().hex

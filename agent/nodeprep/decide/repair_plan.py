@@ -34,6 +34,7 @@ class RefusalReason(StrEnum):
     DOUBT = "doubt"
     FOLLOWS = "follows"
     NO_REMEDY = "no-remedy"
+    REMEDIATOR = "remediator"  # its limits, or something else repairs; it says which
 
 
 class RepairStep(Value):

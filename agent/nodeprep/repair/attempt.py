@@ -115,7 +115,15 @@ def _hold(host: Host, header: RemedyHeader, order: AttemptOrder) -> None:
 
 
 def _act(header: RemedyHeader, order: AttemptOrder, lock: int) -> RemedyAct:
-    return RemedyAct(header, order.args, order.seconds, order.check, order.on_host, order.host_root, (lock,))
+    return RemedyAct(
+        header,
+        order.args,
+        order.seconds,
+        order.check,
+        on_host=order.on_host,
+        host_root=order.host_root,
+        held=(lock,),
+    )
 
 
 def _ended(outcome: RunOutcome) -> AttemptEnd:

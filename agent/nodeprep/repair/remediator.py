@@ -19,6 +19,8 @@ import nodeprep
 from nodeprep.decide import remediator_limits, remediator_protocol, remedy_arguments
 from nodeprep.decide.remediator_limits import RefusedRun, RemediatorLimits, RunRefusal
 from nodeprep.decide.remediator_protocol import (
+    TASK_CHARACTERS,
+    TASKS,
     CancelRequest,
     Hello,
     InvalidRequest,
@@ -32,7 +34,7 @@ from nodeprep.repair import attempt, host_tools, repair_history, supervisor
 from nodeprep.repair.attempt_ledger import AttemptLedger, LedgerLost
 from nodeprep.repair.repair_history import BEGAN, RepairRecord
 from nodeprep.repair.repair_lock import RepairLock, RepairUnderWay
-from nodeprep.values import Struct, Value, asdict, replace
+from nodeprep.values import Struct, Value, asdict, field, replace
 
 COMMAND = "remediator"
 MARGIN_SECONDS = 120.0  # after a deadline: for the idle proof, a busy machine, and what sleeps in the kernel
@@ -70,6 +72,7 @@ class _Running(Struct):
     record: RepairRecord
     process: subprocess.Popen[bytes]
     until: float
+    tasks: list[Mapping[str, str]] = field(default_factory=list)
 
 
 class Remediator:
@@ -85,6 +88,7 @@ class Remediator:
     ) -> None:
         self._ledger, self._limits, self._headers, self._way, self._log = ledger, limits, headers, way, log
         self._running: _Running | None = None
+        self._last: _Running | None = None  # that has ended; its tasks are told, and no longer kept
         self._lock = Lock()  # the thread that awaits an attempt writes its end
 
     def answer(self, caller: Caller, line: bytes) -> Mapping[str, Any]:
@@ -188,11 +192,17 @@ class Remediator:
             with suppress(ValueError):
                 told = json.loads(line)
                 if "task" in told:
-                    self._log({"event": "task", "attempt": running.record.id, **told})
+                    self._heard(running, told)
         code = running.process.wait()
         if "end" not in told:
             told = {"end": repair_history.INTERRUPTED, "why": f"the attempt's process ended with {code}"}
         self._ended(running, told, check)
+
+    def _heard(self, running: _Running, told: Mapping[str, Any]) -> None:
+        task = {"task": str(told["task"])[:TASK_CHARACTERS], "result": str(told["result"])}
+        self._log({"event": "task", "attempt": running.record.id, **task})
+        if len(running.tasks) < TASKS:
+            running.tasks.append(task)
 
     def _guard(self, running: _Running) -> None:
         try:
@@ -219,7 +229,7 @@ class Remediator:
                 self._ledger.end(record)
             except (OSError, LedgerLost) as error:
                 self._log({"event": "ledger-trouble", "why": str(error)})
-            self._running = None
+            self._running, self._last = None, running
         self._log({"event": "run-ended", "attempt": record.id, "remedy": record.remedy, "state": state, "why": why})
 
     def _status(self, attempt_id: str) -> Mapping[str, Any]:
@@ -229,9 +239,14 @@ class Remediator:
                 return {"status": "unknown"}
             if record.state == BEGAN:
                 if self._is_running(attempt_id):
-                    return {"status": "running"}
+                    return {"status": "running", "tasks": self._tasks(attempt_id)}
                 record = self._cut_off(record)
-        return status_of(record)
+            return {**status_of(record), "tasks": self._tasks(attempt_id)}
+
+    def _tasks(self, attempt_id: str) -> list[Mapping[str, str]]:
+        """The tasks of an attempt that have ended: of the one that runs, and of the last one."""
+        known = (one for one in (self._running, self._last) if one is not None and one.record.id == attempt_id)
+        return [task for one in known for task in one.tasks]
 
     def _is_running(self, attempt_id: str) -> bool:
         """Also of a former life of ours, whose attempt may take some seconds to end: it holds the lock of the node."""

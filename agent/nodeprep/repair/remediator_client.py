@@ -3,107 +3,179 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
-from uuid import uuid4
 
 import nodeprep
+from nodeprep.decide import remediator_protocol
+from nodeprep.decide.remediator_limits import RefusedRun, RunRefusal
 from nodeprep.decide.remediator_protocol import LINE_BYTES
 from nodeprep.doors import clock
+from nodeprep.repair.playbook_run import RunEnd, RunOutcome, TaskLine, TaskResult
 from nodeprep.repair.remedy_act import RemedyAct
-from nodeprep.values import Value
 
+DIRECTORY_VARIABLE = "NODEPREP_REMEDIATOR_DIR"  # of the socket
 ANSWER_SECONDS = 5.0
 PERIOD_SECONDS = 0.2  # between two questions for the status
 MARGIN_SECONDS = 180.0  # after the deadline of a play: the idle proof, and an attempt that ends slowly
-
-
-class RemediatorAnswer(Value):
-    """How an attempt ended: `end` is the word of the play, "refused" or "interrupted"; `refused` is the reason."""
-
-    end: str
-    refused: str = ""
-    why: str = ""
-    changed: int = 0
-    seconds: float = 0.0
+ENDING_SECONDS = 60.0  # for an attempt that was cancelled
+SHOWN_CHARACTERS = 40  # of an answer that is none
+# The ends that are no RunEnd. "interrupted": somebody else cancelled it, or the remediator ended.
+ENDS = {"checked": RunEnd.DONE, "interrupted": RunEnd.BROKEN}
+ABSENT = "wanted the remediator of this node: is components/repair applied, and does its pod run here?"
 
 
 class NoRemediator(Exception):
-    """Nobody answers as a remediator of this version. Its text is one line that names the socket."""
+    """Nobody answers as a remediator of our version. Its text is one line that names the socket."""
+
+
+def socket_path() -> str:
+    """Where the remediator's socket is on this node."""
+    return f"{os.environ.get(DIRECTORY_VARIABLE) or remediator_protocol.DIRECTORY}/{remediator_protocol.SOCKET}"
 
 
 class RemediatorClient:
-    """One connection. Entering raises NoRemediator."""
+    """The remediator at a socket. Each call connects anew: one that is silent is the first to be hung up on."""
 
     def __init__(self, path: str) -> None:
         self._path = path
+
+    def require(self) -> None:
+        """Raise NoRemediator where none of our version answers."""
+        with _Connection(self._path) as connection:
+            connection.greet()
+
+    def require_ansible(self) -> None:
+        """The remediator has its own, and says so where it is missing."""
+
+    def run(self, act: RemedyAct, say: Callable[[TaskLine], None]) -> RunOutcome:
+        """Run a remedy once, as the attempt of its id, and wait for its end. An interruption ends it first.
+
+        `say` hears of each task that has ended. Raises RefusedRun where the remediator does not allow it. Where it goes
+        away meanwhile, the run is broken: whether it began, only the remediator's ledger knows.
+        """
+        began = clock.now()
+        try:
+            with _Connection(self._path) as connection:
+                connection.greet()
+                return _Attempt(connection, act, say).ran()
+        except NoRemediator as lost:
+            words = f"{lost}; its ledger knows of attempt {act.attempt}"
+            return RunOutcome(RunEnd.BROKEN, clock.now() - began, message=words)
+        except KeyboardInterrupt:
+            self._cancel(act.attempt)
+            raise
+
+    def _cancel(self, attempt: str) -> None:
+        """End it, and wait until it has ended. The connection that asked for it is over, so all was read that came."""
+        until = clock.now() + ENDING_SECONDS
+        with suppress(NoRemediator), _Connection(self._path) as connection:
+            connection.ask({"cancel": {"attempt": attempt}})
+            while connection.ask({"status": {"attempt": attempt}}).get("status") == "running" and clock.now() < until:
+                clock.sleep(PERIOD_SECONDS)
+
+
+class _Attempt:
+    """One attempt on a connection."""
+
+    def __init__(self, connection: _Connection, act: RemedyAct, say: Callable[[TaskLine], None]) -> None:
+        self._connection, self._act, self._say = connection, act, say
+        self._told = 0  # tasks
+
+    def ran(self) -> RunOutcome:
+        act = self._act
+        until = clock.now() + act.seconds + MARGIN_SECONDS
+        body = {"attempt": act.attempt, "remedy": act.header.name, "args": dict(act.args), "check": act.check}
+        told = self._connection.ask({"run": {**body, "deadline": act.seconds}})
+        try:
+            while told.get("status") == "running":
+                if clock.now() >= until:
+                    raise NoRemediator(f"{self._connection.path}: it has not told the end of the attempt in time")
+                clock.sleep(PERIOD_SECONDS)
+                told = self._connection.ask({"status": {"attempt": act.attempt}})
+                self._tell(told.get("tasks", ()))
+            return _outcome(told)
+        except (LookupError, TypeError, ValueError):
+            raise self._connection.odd(told) from None
+
+    def _tell(self, tasks: Iterable[Mapping[str, Any]]) -> None:
+        lines = [TaskLine(str(one["task"]), TaskResult(one["result"])) for one in tasks]
+        for line in lines[self._told :]:
+            self._say(line)
+        self._told = max(self._told, len(lines))
+
+
+def _outcome(told: Mapping[str, Any]) -> RunOutcome:
+    """Raises RefusedRun, and what odd values lead to."""
+    if isinstance(told.get("refused"), dict):
+        raise RefusedRun(RunRefusal(told["refused"]["reason"]), str(told["refused"]["why"]))
+    if told["status"] != "done":
+        raise ValueError
+    if told["refused"]:
+        raise RefusedRun(RunRefusal(told["refused"]), str(told["why"]))
+    end = ENDS.get(told["end"]) or RunEnd(told["end"])
+    return RunOutcome(end, float(told["seconds"]), int(told["changed"]), message=str(told["why"]))
+
+
+class _Connection:
+    """A connection. Entering raises NoRemediator. After leaving it the remediator has read all that was sent."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
         self._socket = socket.socket(socket.AF_UNIX)
         self._came = b""
 
     def __enter__(self) -> Self:
         self._socket.settimeout(ANSWER_SECONDS)
         try:
-            self._socket.connect(self._path)
+            self._socket.connect(self.path)
         except OSError as error:
             self._socket.close()
-            words = "is components/repair applied, and its pod on this node running?"
-            raise NoRemediator(f"{self._path}: {error.strerror or error}; {words}") from error
-        told = self._ask({"hello": {"version": nodeprep.__version__}}).get("hello", {})
-        if not told.get("runs"):
-            self._socket.close()
-            found = f"found a remediator of version {str(told.get('version'))[:20]!r}, wanted {nodeprep.__version__}"
-            raise NoRemediator(f"{self._path}: {found}: agent and remediator must be of one version")
+            raise NoRemediator(f"{self.path}: {error.strerror or error}; {ABSENT}") from error
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_WR)
+            while self._socket.recv(LINE_BYTES):
+                pass
         self._socket.close()
 
-    def run(self, act: RemedyAct) -> RemediatorAnswer:
-        """Run a remedy as an attempt of its own, and wait for its end. An interruption cancels it.
+    def greet(self) -> None:
+        """Raise NoRemediator for one of another version."""
+        told = self.ask({"hello": {"version": nodeprep.__version__}}).get("hello")
+        if not isinstance(told, dict):
+            raise self.odd(told)
+        if told.get("runs") is not True:
+            found = f"found a remediator of version {str(told.get('version'))[:SHOWN_CHARACTERS]!r}"
+            raise NoRemediator(f"{self.path}: {found}, wanted {nodeprep.__version__}: give both pods one version")
 
-        Raises NoRemediator where the remediator goes away meanwhile: whether the attempt ran, its ledger knows.
-        """
-        attempt = uuid4().hex
-        body = {"attempt": attempt, "remedy": act.header.name, "args": dict(act.args), "check": act.check}
-        told = self._ask({"run": {**body, "deadline": act.seconds}})
-        if "refused" in told:
-            return RemediatorAnswer("refused", str(told["refused"]["reason"]), str(told["refused"]["why"]))
-        until = clock.now() + act.seconds + MARGIN_SECONDS
-        try:
-            while told.get("status") == "running":
-                if clock.now() >= until:
-                    return RemediatorAnswer("broken", why="the remediator has not told its end; see its log")
-                clock.sleep(PERIOD_SECONDS)
-                told = self._ask({"status": {"attempt": attempt}})
-        except KeyboardInterrupt:
-            self._ask({"cancel": {"attempt": attempt}})
-            raise
-        if told.get("status") != "done":
-            raise NoRemediator(f"{self._path}: {told.get('error', told)}")
-        return RemediatorAnswer(
-            str(told["end"]),
-            str(told["refused"] or ""),
-            str(told["why"]),
-            int(told["changed"]),
-            float(told["seconds"]),
-        )
-
-    def _ask(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+    def ask(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The answer to a request. Raises NoRemediator."""
         try:
             self._socket.sendall(json.dumps(request).encode() + b"\n")
             while b"\n" not in self._came:
                 part = self._socket.recv(LINE_BYTES)
                 if not part or len(self._came) > LINE_BYTES:
-                    raise NoRemediator(f"{self._path}: the remediator hung up")
+                    raise NoRemediator(f"{self.path}: the remediator hung up")
                 self._came += part
-            line, _, self._came = self._came.partition(b"\n")
+        except OSError as error:
+            raise NoRemediator(f"{self.path}: {error.strerror or error}") from error
+        line, _, self._came = self._came.partition(b"\n")
+        try:
             told = json.loads(line)
-        except (OSError, ValueError) as error:
-            raise NoRemediator(f"{self._path}: {error}") from error
+        except ValueError:
+            raise self.odd(line) from None
         if not isinstance(told, dict):
-            raise NoRemediator(f"{self._path}: found {line[:40]!r}, wanted an answer of a remediator")
+            raise self.odd(line)
         return told
+
+    def odd(self, told: object) -> NoRemediator:
+        """The exception for an answer that is none."""
+        return NoRemediator(f"{self.path}: found {ascii(told)[:SHOWN_CHARACTERS]}, wanted an answer of a remediator")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from nodeprep.config import remedy_files
 from nodeprep.decide import remedy_arguments
@@ -13,7 +13,7 @@ from nodeprep.model import Unreadable
 from nodeprep.repair import agent_restart, container_restart, idle_proof, machine_names, playbook_run
 from nodeprep.repair.container_restart import CriClient
 from nodeprep.repair.playbook_run import PlaybookRun, RunOutcome, TaskLine
-from nodeprep.values import Value, field
+from nodeprep.values import Value
 
 if TYPE_CHECKING:
     from nodeprep.doors.node_host import Host
@@ -24,16 +24,43 @@ AGENT_SECONDS = 120.0  # for the agent's pod to run again after a play
 class RemedyAct(Value):
     """What to do: the header of the remedy, its arguments, for how many seconds at most. `check` changes nothing.
 
-    `on_host`, `host_root` and `held` are those of a PlaybookRun.
+    `attempt` is its id in the history, 32 hexadecimal digits. `on_host`, `host_root` and `held` are those of a
+    PlaybookRun.
     """
 
     header: RemedyHeader
     args: Mapping[str, str]
     seconds: float
     check: bool = False
+    attempt: str = ""
     on_host: tuple[str, ...] = ()
     host_root: str = ""
-    held: tuple[int, ...] = field(default=())
+    held: tuple[int, ...] = ()
+
+
+class RemedyRunner(Protocol):
+    """Who runs remedies for a session: this process or the remediator."""
+
+    def require_ansible(self) -> None:
+        """Raise AnsibleMissing where no playbook could be run."""
+
+    def run(self, act: RemedyAct, say: Callable[[TaskLine], None]) -> RunOutcome:
+        """Run it. `say` hears of each task that has ended. Raises RefusedRun, OSError."""
+
+
+class OwnRunner:
+    """Runs remedies on this host, by this process."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def require_ansible(self) -> None:
+        """Raise AnsibleMissing."""
+        playbook_run.require_ansible()
+
+    def run(self, act: RemedyAct, say: Callable[[TaskLine], None]) -> RunOutcome:
+        """As `run` below."""
+        return run(self._host, act, say)
 
 
 def hold_arguments(host: Host, header: RemedyHeader, args: Mapping[str, str]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from nodeprep.cli.usage import UsageError
 from nodeprep.config import remedy_files
+from nodeprep.decide import remediator_protocol
 from nodeprep.decide.remediator_limits import RemediatorLimits
 from nodeprep.doors import clock
 from nodeprep.doors.node_host import Host
@@ -19,7 +20,7 @@ from nodeprep.repair.remediator import HostWay, Remediator
 from nodeprep.repair.remediator_socket import RequestServer
 from nodeprep.values import Value
 
-SOCKET, TREE = "remediator.sock", "host"  # in the directories of the socket and of the ledger
+TREE = "host"  # in the directory of the ledger
 NAMESPACES = {"mount": "mnt", "net": "net", "ipc": "ipc", "uts": "uts"}  # options of nsenter(1), names in /proc/PID/ns
 MINUTE_SECONDS, MINUTE_LINES = 60.0, 120  # of the log: whoever floods the socket does not fill the node's disk
 
@@ -64,14 +65,14 @@ def run(asked: RemediatorOptions) -> int:
         ledger = AttemptLedger(asked.ledger_dir)
         remediator = Remediator(ledger, asked.limits, remedy_files.headers(), way, log)
         Path(asked.socket_dir).mkdir(0o700, parents=True, exist_ok=True)
-        server = RequestServer(Path(asked.socket_dir) / SOCKET, remediator.answer)
+        server = RequestServer(Path(asked.socket_dir) / remediator_protocol.SOCKET, remediator.answer)
     except LedgerLost as lost:
         raise UsageError(f"nodeprep remediator: {lost}") from lost
     except OSError as error:
         raise UsageError(f"nodeprep remediator: {error.filename or asked.socket_dir}: {error.strerror}") from error
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
-    log({"event": "serving", "socket": f"{asked.socket_dir}/{SOCKET}", "host": way.process or "/"})
+    log({"event": "serving", "socket": f"{asked.socket_dir}/{remediator_protocol.SOCKET}", "host": way.process or "/"})
     server.serve()
     remediator.end()
     return 0

@@ -7,8 +7,9 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from pathlib import Path
 
 from nodeprep.checks import IDS
 from nodeprep.cli import duration, place, terminal, usage
@@ -22,12 +23,15 @@ from nodeprep.decide.remedy_header import SafetyClass
 from nodeprep.decide.repair_plan import RefusalReason, RepairPlan
 from nodeprep.doors import own_namespaces
 from nodeprep.model import Finding, Report, Status
+from nodeprep.repair import remediator_client
 from nodeprep.repair.playbook_run import AnsibleMissing
+from nodeprep.repair.remediator_client import NoRemediator, RemediatorClient
 from nodeprep.repair.repair_history import RepairHistory
 from nodeprep.repair.repair_lock import RepairLock, RepairUnderWay
 from nodeprep.values import Value, replace
 
 DIRECTORY, DIRECTORY_VARIABLE = "/var/lib/nodeprep-repair", "NODEPREP_REPAIR_DIR"
+VIA = "via-remediator"
 DONE, FAILED, IN_DOUBT, INTERRUPTED = 0, 1, 3, 130
 # A process of the node: a rig whose node lives in namespaces names one (docs/architecture.md).
 NODE_PROCESS = "NODEPREP_NODE_PROCESS"
@@ -45,6 +49,7 @@ class RepairOptions(Value):
     max_class: SafetyClass = SafetyClass.S2
     wait_idle: str = "0"
     recheck: str = "15"
+    via_remediator: bool = False
 
 
 def directory() -> str:
@@ -55,17 +60,17 @@ def directory() -> str:
 def run(asked: RepairOptions) -> int:
     """Mend and print; returns the exit code. Raises UsageError."""
     require_host(asked.command, asks=not (asked.yes or asked.dry_run))
+    remediator = _remediator(asked)
     watch, writer = check_command.watched(asked.check, 1.0)
     terms = session_terms(asked, watch.assessment.settings)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what runs is ended and told, as for Ctrl-C
     style = PageStyle(terminal.width(), terminal.colourful(asked.check.no_color))
     dialogue = RepairDialogue(_say, partial(_agrees, asked), style)
     host = place.place(None, None, asked.check.cluster).host()
-    lock = nullcontext() if asked.dry_run else RepairLock(directory(), f"nodeprep {asked.command}")
     try:
-        with lock as held, usage.usage():
+        with _lock(asked) as held, usage.usage():
             terms = replace(terms, held=(held.descriptor,) if held else ())
-            session = RepairSession(watch.report, host, RepairHistory(directory()), terms, dialogue)
+            session = RepairSession(watch.report, host, RepairHistory(directory()), terms, dialogue, runner=remediator)
             report = session.run()
     except KeyboardInterrupt:
         terminal.complain(f"nodeprep {asked.command}: interrupted; nodeprep repair history tells what was under way")
@@ -78,6 +83,28 @@ def run(asked: RepairOptions) -> int:
     except OSError as error:
         raise UsageError(_unwritable(error)) from error
     return ended(asked, terms, session.end, report, writer)
+
+
+def _remediator(asked: RepairOptions) -> RemediatorClient | None:
+    """The one of this node, where it is to run the remedies. Raises UsageError where none of our version answers."""
+    if not asked.via_remediator:
+        return None
+    client = RemediatorClient(remediator_client.socket_path())
+    try:
+        client.require()
+    except NoRemediator as none:
+        raise UsageError(f"nodeprep {asked.command} --{VIA}: {none}") from none
+    return client
+
+
+def _lock(asked: RepairOptions) -> AbstractContextManager[RepairLock | None]:
+    """What keeps a second repair away. The node's own lock is the remediator's, where that one repairs."""
+    if asked.dry_run:
+        return nullcontext()
+    if asked.via_remediator:
+        Path(directory()).mkdir(0o700, parents=True, exist_ok=True)
+        return RepairLock(f"{directory()}/{VIA}", f"nodeprep {asked.command} --{VIA}")
+    return RepairLock(directory(), f"nodeprep {asked.command}")
 
 
 def _unwritable(error: OSError) -> str:

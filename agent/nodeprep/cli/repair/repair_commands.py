@@ -48,6 +48,12 @@ WaitIdle = Annotated[
 Recheck = Annotated[
     str, typer.Option("--recheck", metavar="DURATION", help="How long our checks may take to pass after a playbook.")
 ]
+ViaRemediator = Annotated[
+    bool,
+    typer.Option(
+        "--via-remediator", help="Have this node's remediator (components/repair) run it, within its own limits."
+    ),
+]
 NoColor = Annotated[bool, typer.Option("--no-color", help="Never use colour.")]
 Checks = Annotated[
     list[str] | None,
@@ -68,6 +74,7 @@ def provision(
     max_class: MaxClass = SafetyClass.S2,
     wait_idle: WaitIdle = "0",
     recheck: Recheck = "15",
+    via_remediator: ViaRemediator = False,
     no_color: NoColor = False,
 ) -> None:
     """Make this host ready for a profile, by our playbooks.
@@ -93,7 +100,15 @@ def provision(
 
         asked = _options("provision", (profile, config, no_color), (kubeconfig, context, node))
         return command.run(
-            replace(asked, dry_run=dry_run, yes=yes, max_class=max_class, wait_idle=wait_idle, recheck=recheck)
+            replace(
+                asked,
+                dry_run=dry_run,
+                yes=yes,
+                max_class=max_class,
+                wait_idle=wait_idle,
+                recheck=recheck,
+                via_remediator=via_remediator,
+            )
         )
 
     program.end(body)
@@ -113,6 +128,7 @@ def run(
     max_class: MaxClass = SafetyClass.S2,
     wait_idle: WaitIdle = "0",
     recheck: Recheck = "15",
+    via_remediator: ViaRemediator = False,
     no_color: NoColor = False,
 ) -> None:
     """Mend what these checks found on this host. `repair CHECK...` does the same.
@@ -128,6 +144,7 @@ def run(
       nodeprep repair --dry-run
       nodeprep repair port.state
       nodeprep repair limits.memlock --wait-idle 10m --yes
+      nodeprep repair --via-remediator
     """  # noqa: D301 - the help reads the character \b, not its escape
 
     def body() -> int:
@@ -135,7 +152,15 @@ def run(
 
         asked = _options("repair", (profile, config, no_color), (kubeconfig, context, node), checks)
         return command.run(
-            replace(asked, dry_run=dry_run, yes=yes, max_class=max_class, wait_idle=wait_idle, recheck=recheck)
+            replace(
+                asked,
+                dry_run=dry_run,
+                yes=yes,
+                max_class=max_class,
+                wait_idle=wait_idle,
+                recheck=recheck,
+                via_remediator=via_remediator,
+            )
         )
 
     program.end(body)

@@ -10,15 +10,16 @@ from nodeprep.cli.repair.repair_page import PageStyle
 from nodeprep.config import remedy_files
 from nodeprep.decide import repair_plan
 from nodeprep.decide.idleness import Idleness
+from nodeprep.decide.remediator_limits import RefusedRun, RunRefusal
 from nodeprep.decide.remedy_arguments import InvalidArgument
 from nodeprep.decide.remedy_header import SafetyClass
 from nodeprep.decide.repair_plan import PlanTerms, RefusalReason, RefusedRemedy, RepairPlan, RepairStep, StepKey
 from nodeprep.doors import clock
 from nodeprep.doors.node_host import Host
 from nodeprep.model import Finding, Report
-from nodeprep.repair import host_tools, machine_names, playbook_run, remedy_act
+from nodeprep.repair import host_tools, machine_names, remedy_act
 from nodeprep.repair.playbook_run import RunEnd, RunOutcome, TaskLine, TaskResult
-from nodeprep.repair.remedy_act import RemedyAct
+from nodeprep.repair.remedy_act import OwnRunner, RemedyAct, RemedyRunner
 from nodeprep.repair.repair_history import BEGAN, INTERRUPTED, REFUSED, RepairHistory, RepairRecord
 from nodeprep.values import Struct, Value, field, replace
 
@@ -27,6 +28,13 @@ PLAY_SECONDS = {SafetyClass.S1: 120.0}  # the deadline of a play by its class (w
 LONG_PLAY_SECONDS = 600.0  # of the other classes: they stop and start things
 LOOK_PERIOD_SECONDS = 1.0  # between two looks that wait for a pass
 IDLE_PERIOD_SECONDS = 2.0  # between two proofs of --wait-idle
+REFUSALS = {
+    RunRefusal.CLASS: RefusalReason.CLASS,
+    RunRefusal.ARGUMENT: RefusalReason.ARGUMENT,
+    RunRefusal.MISSING_TOOL: RefusalReason.MISSING_TOOL,
+    RunRefusal.IN_USE: RefusalReason.IN_USE,
+    RunRefusal.DOUBT: RefusalReason.DOUBT,
+}
 
 
 class SessionTerms(Value):
@@ -69,7 +77,10 @@ class RepairDialogue(Value):
 
 
 class RepairSession:
-    """Mends one node, with the lock held by its caller. `look` looks at the node and judges it."""
+    """Mends one node, with the lock held by its caller. `look` looks at the node and judges it.
+
+    `runner` runs the remedies, by default this process.
+    """
 
     def __init__(
         self,
@@ -78,8 +89,11 @@ class RepairSession:
         history: RepairHistory,
         terms: SessionTerms,
         dialogue: RepairDialogue,
+        *,
+        runner: RemedyRunner | None = None,
     ) -> None:
         self._look, self._host, self._history, self._terms = look, host, history, terms
+        self._runner = runner or OwnRunner(host)
         self._dialogue, self._style = dialogue, dialogue.style
         self._tried: set[StepKey] = set()
         self._attempts: dict[StepKey, RepairRecord] = {}
@@ -97,7 +111,7 @@ class RepairSession:
             if not plan.steps:
                 break
             if not all(step.header.is_act for step in plan.steps):
-                playbook_run.require_ansible()
+                self._runner.require_ansible()
             if not self._dialogue.agree(plan):
                 self.end.declined = True
                 break
@@ -130,6 +144,8 @@ class RepairSession:
                 self._history.add(self._record(step, uuid4().hex, REFUSED, why=refused.why))
             return None
         outcome = self._played(step)
+        if outcome is None:
+            return None
         self.end.ran.append(step)
         self.end.failed = self.end.failed or outcome.end is not RunEnd.DONE
         return step, outcome
@@ -164,12 +180,18 @@ class RepairSession:
                 self._say(repair_page.waits(found, self._style))
             clock.sleep(IDLE_PERIOD_SECONDS)
 
-    def _played(self, step: RepairStep) -> RunOutcome:
+    def _played(self, step: RepairStep) -> RunOutcome | None:
+        """Run it and keep that. None where the remediator refused it."""
         attempt, is_dry = uuid4().hex, self._terms.dry_run
         if not is_dry:
             self._history.add(self._record(step, attempt, BEGAN))
         try:
-            outcome = self._outcome(step)
+            outcome = self._outcome(step, attempt)
+        except RefusedRun as refused:
+            self._refused(step, refused)
+            if not is_dry:
+                self._history.add(self._record(step, attempt, REFUSED, why=str(refused)))
+            return None
         except KeyboardInterrupt:
             if not is_dry:
                 self._history.add(self._record(step, attempt, INTERRUPTED, why="Ctrl-C or SIGTERM; what ran was ended"))
@@ -180,7 +202,15 @@ class RepairSession:
             self._history.add(self._attempts[step.key])
         return outcome
 
-    def _outcome(self, step: RepairStep) -> RunOutcome:
+    def _refused(self, step: RepairStep, refused: RefusedRun) -> None:
+        """Tell what the remediator refuses, by the word that we would have for it."""
+        reason = REFUSALS.get(refused.reason, RefusalReason.REMEDIATOR)
+        told = RefusedRemedy(step.findings[0].check, step.header.name, reason, str(refused))
+        self.end.refusals.append(told)
+        self.end.doubted = self.end.doubted or reason is RefusalReason.DOUBT
+        self._say(repair_page.refused([told], self._style))
+
+    def _outcome(self, step: RepairStep, attempt: str) -> RunOutcome:
         """Run it. Each task that ends is told. One that failed ends the play, and is told there with its reason."""
         seconds = PLAY_SECONDS.get(step.header.safety, LONG_PLAY_SECONDS)
 
@@ -188,8 +218,8 @@ class RepairSession:
             if line.result is not TaskResult.FAILED:
                 self._say(repair_page.task(line, self._style))
 
-        act = RemedyAct(step.header, step.args, seconds, self._terms.dry_run, held=self._terms.held)
-        return remedy_act.run(self._host, act, say)
+        act = RemedyAct(step.header, step.args, seconds, self._terms.dry_run, attempt, held=self._terms.held)
+        return self._runner.run(act, say)
 
     def _record(
         self, step: RepairStep, attempt: str, state: str, *, why: str = "", outcome: RunOutcome | None = None
