@@ -32,7 +32,7 @@ IDLE = {
     Idle.NETDEV: "the interface of the argument",
     Idle.FUNCTION: "the PCI function of the argument, with its interfaces and RDMA devices",
     Idle.RDMA: "every RDMA device of the node",
-    Idle.PLUGIN: "nothing; the pod of the argument holds no device itself",
+    Idle.PLUGIN: "nothing; the pod whose container is restarted holds no device itself",
 }
 RESTARTED = {
     Restarted.NOTHING: "",

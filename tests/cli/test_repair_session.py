@@ -6,6 +6,7 @@ tests/netns has playbooks on a node, tests/kubernetes a real runtime.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from nodeprep.doors.node_host import Host
 from nodeprep.facts.kubernetes.cri_containers import RunningContainer
 from nodeprep.model import Finding, Remedy, Report, Severity, Status, Subject, Verdict
 from nodeprep.repair.repair_history import RepairHistory
-from tests.kubelet_values import cri_container, message
+from tests.kubelet_values import container, cri_container, message, plugin_devices, pod_devices
 from tests.rigs import idle_host
 from tests.rigs.grpc_server import GrpcCaller, fine, talk
 from tests.rigs.raw_server import RawServer
@@ -48,7 +49,9 @@ class Runtime:
             self.stops += 1
             self.running = (AGAIN,)
         listed = message(*((1, cri_container(one)) for one in self.running))
-        fine(listed if call == "ListContainers" else b"")(here)
+        names = message((1, TERWAY.pod), (2, TERWAY.pod_uid), (3, TERWAY.namespace))
+        labelled = message((1, message((1, TERWAY.sandbox), (2, names))))
+        fine({"ListContainers": listed, "ListPodSandbox": labelled}.get(call, b""))(here)
 
 
 def finding(
@@ -78,21 +81,20 @@ def root() -> Iterator[Path]:
     """The root of a host with a kubelet and containerd, and a directory for the history."""
     with in_memory() as directory:
         idle_host.tree(directory)
-        for one in (
-            "var/lib/kubelet/pod-resources",
-            "run/containerd",
-            "repairs",
-            "sys/bus/pci/devices",
-            "sys/class/net",
-        ):
+        idle_host.kubelet_directories(directory)
+        for one in ("run/containerd", "repairs", "sys/bus/pci/devices", "sys/class/net"):
             (directory / one).mkdir(parents=True)
         yield directory
 
 
 def repaired(root: Path, reports: list[Report], runtime: Runtime | None = None, **different: Any) -> Told:
-    """Mend by these reports: each look takes the next, and the last one stays. `meanwhile` happens before it begins."""
+    """Mend by these reports: each look takes the next, and the last one stays. `meanwhile` happens before it begins.
+
+    `pods` are those that hold devices by the kubelet's list; None: it does not answer.
+    """
     lines: list[str] = []
     usual: dict[str, Any] = {"command": "repair", "checks": None, "limit": SafetyClass.S2, "recheck": 0.0}
+    pods: tuple[bytes, ...] | None = different.pop("pods", ())
     agrees, meanwhile = bool(different.pop("agrees", True)), different.pop("meanwhile", lambda: None)
     terms = SessionTerms(**(usual | different))
     dialogue = RepairDialogue(lines.extend, lambda _: (meanwhile(), agrees)[1], PageStyle(120))
@@ -101,7 +103,9 @@ def repaired(root: Path, reports: list[Report], runtime: Runtime | None = None, 
     def look() -> Report:
         return left.pop(0) if len(left) > 1 else left[0]
 
-    with RawServer(talk((runtime or Runtime()).answer), path=root / SOCKET):
+    answers = (runtime or Runtime()).answer
+    kubelet = nullcontext() if pods is None else idle_host.kubelet_of(root, *pods)
+    with RawServer(talk(answers), path=root / SOCKET), kubelet:
         history = RepairHistory(str(root / "repairs"))
         session = RepairSession(look, Host(str(root), live=True), history, terms, dialogue)
         session.run()
@@ -175,6 +179,24 @@ def test_arguments_are_resolved_again_at_the_moment_of_acting(root: Path) -> Non
     assert [one.state for one in told.records] == ["refused"]
 
 
+def test_terway_that_holds_a_device_is_not_restarted(root: Path) -> None:
+    runtime = Runtime()
+    held = container("terway", plugin_devices("aliyun/erdma", ["1"], 0))
+    told = repaired(root, [report(finding())], runtime, pods=(pod_devices(TERWAY.namespace, TERWAY.pod, held),))
+    (refused,) = told.end.refusals
+    assert (refused.reason, runtime.stops, told.end.doubted) == (RefusalReason.IN_USE, 0, False)
+    assert "pod kube-system/terway-x7k2p (container terway)" in refused.why
+
+
+def test_a_pod_that_serves_no_plugin_is_refused_by_name(root: Path) -> None:
+    runtime = Runtime()
+    asked = finding("plugin_restart", check="plugin.registered", pod="kube-system/terway-x7k2p")
+    told = repaired(root, [report(asked)], runtime)
+    (refused,) = told.end.refusals
+    assert (refused.reason, runtime.stops) == (RefusalReason.ARGUMENT, 0)
+    assert "pod: found 'kube-system/terway-x7k2p', of which no container serves a device plugin" in refused.why
+
+
 def test_only_the_checks_that_were_named(root: Path) -> None:
     told = repaired(root, [report(finding())], checks=frozenset({"port.state"}))
     assert (told.text, told.end.ran) == ("", [])
@@ -202,7 +224,7 @@ def test_who_holds_it_is_named_and_a_daemon_of_idle_ignore_is_not(
 ) -> None:
     """The kubelet's list cannot be had here, so there is a doubt in any case, and nothing is done."""
     held_node(root, "dcgm-exporter")
-    told = repaired(root, [report(finding(**RESCAN))], ignored=ignored)
+    told = repaired(root, [report(finding(**RESCAN))], ignored=ignored, pods=None)
     assert ("process 77 (dcgm-exporter)" in told.words) is is_named
     (refused,) = told.end.refusals
     assert refused.reason is (RefusalReason.IN_USE if is_named else RefusalReason.DOUBT)

@@ -14,7 +14,7 @@ from nodeprep.decide.remedy_header import RemedyHeader, SafetyClass
 from nodeprep.values import replace
 
 HEADERS = remedy_files.headers()
-LINK_UP, RESTART = HEADERS["link_up"], HEADERS["plugin_restart"]
+LINK_UP, RESTART, MEMLOCK = HEADERS["link_up"], HEADERS["plugin_restart"], HEADERS["memlock"]
 THIRD = replace(LINK_UP, name="erdma_install", safety=SafetyClass.S3)
 FOURTH = replace(LINK_UP, name="reboot", safety=SafetyClass.S4)
 NOW = 1_800_000_000.0
@@ -26,7 +26,7 @@ def request(header: RemedyHeader, *, check: bool = False, deadline: float = 120.
 
 
 def runs(count: int, header: RemedyHeader = LINK_UP, ago: float = HOUR) -> list[PastRun]:
-    return [PastRun(header.name, NOW - ago, header.is_act)] * count
+    return [PastRun(header.name, NOW - ago, header.uses_runtime)] * count
 
 
 def test_the_headers_here_are_what_the_table_needs() -> None:
@@ -48,6 +48,8 @@ TABLE = [
     (USUAL, RESTART, runs(2, RESTART), None),
     (USUAL, RESTART, runs(3, RESTART), RunRefusal.DAY),
     (USUAL, RESTART, runs(3, HEADERS["terway_restart"]), RunRefusal.DAY),  # together
+    (USUAL, MEMLOCK, runs(3, RESTART), RunRefusal.DAY),  # it may end with a restart of the agent's pod
+    (USUAL, RESTART, runs(3, MEMLOCK), RunRefusal.DAY),
     (USUAL, LINK_UP, runs(3, RESTART), None),
     (replace(USUAL, runs=0), LINK_UP, [], RunRefusal.DAY),
     (replace(USUAL, remedies=frozenset({"link_up"})), LINK_UP, [], None),
@@ -84,10 +86,24 @@ def test_a_deadline_has_a_limit() -> None:
         remediator_limits.hold(USUAL, LINK_UP, request(LINK_UP, deadline=600.5), [], NOW)
 
 
-def test_a_check_does_not_count_but_is_held_to_the_rest() -> None:
+def test_a_check_is_no_run_but_is_held_to_the_rest() -> None:
     assert remediator_limits.hold(USUAL, LINK_UP, request(LINK_UP, check=True), runs(99), NOW) is LINK_UP
     with pytest.raises(RefusedRun):
         remediator_limits.hold(USUAL, THIRD, request(THIRD, check=True), [], NOW)
+
+
+IDLE = PastRun("link_up", NOW - HOUR, is_idle=True)
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_what_changes_nothing_is_an_attempt(check: bool) -> None:
+    """So nobody keeps a processor busy all day, and the ledger of a day is short."""
+    asked = request(LINK_UP, check=check)
+    past = [IDLE] * 239
+    assert remediator_limits.hold(USUAL, LINK_UP, asked, past, NOW) is LINK_UP
+    assert remediator_limits.hold(USUAL, LINK_UP, asked, [*past, replace(IDLE, at=NOW - 25 * HOUR)], NOW) is LINK_UP
+    with pytest.raises(RefusedRun, match=r"found 240 attempts within 24 hours, wanted fewer than 240 \(--attempts-"):
+        remediator_limits.hold(USUAL, LINK_UP, asked, [*past, IDLE], NOW)
 
 
 @given(
@@ -108,10 +124,10 @@ def test_no_day_has_more_runs_than_the_limits(
             remediator_limits.hold(limits, header, request(header), past, NOW + at)
         except RefusedRun:
             continue
-        past.append(PastRun(name, NOW + at, header.is_act))
+        past.append(PastRun(name, NOW + at, header.uses_runtime))
     for run in past:
         day = [one for one in past if run.at - 86400 < one.at <= run.at]
         assert len(day) <= most
         assert len([one for one in day if one.remedy == run.remedy]) <= each
-        assert len([one for one in day if one.is_act]) <= max(restarts, 0)
+        assert len([one for one in day if one.is_restart]) <= max(restarts, 0)
         assert HEADERS[run.remedy].safety in (SafetyClass.S1, SafetyClass.S2)

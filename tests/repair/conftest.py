@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.rigs import idle_host, scratch
+
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root() -> Iterator[Path]:
     """Of a node with a kubelet and containerd."""
-    for directory in ("proc/1", "var/lib/kubelet/pod-resources", "run/containerd"):
-        (tmp_path / directory).mkdir(parents=True)
-    (tmp_path / "proc/1/stat").write_text("1 (init) S")
-    return tmp_path
+    with scratch.in_memory() as directory:
+        idle_host.tree(directory)
+        idle_host.kubelet_directories(directory)
+        (directory / "run/containerd").mkdir(parents=True)
+        yield directory

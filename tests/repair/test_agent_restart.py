@@ -17,7 +17,8 @@ from nodeprep.facts.kubernetes.cri_sandboxes import PodSandbox
 from nodeprep.facts.machine import limits
 from nodeprep.repair import agent_restart, container_restart
 from nodeprep.repair.playbook_run import RunEnd, RunOutcome, TaskLine
-from tests.kubelet_values import cri_container, message
+from tests.kubelet_values import container, cri_container, message, plugin_devices, pod_devices
+from tests.rigs import idle_host
 from tests.rigs.grpc_server import GrpcCaller, fine, talk
 from tests.rigs.raw_server import RawServer
 
@@ -80,10 +81,16 @@ def process(root: Path, pid: int, group: str, text: str) -> None:
 
 
 def after(
-    root: Path, runtime: Runtime, done: RunOutcome = LIFTED, deadline: float = 60.0, *, check: bool = False
+    root: Path,
+    runtime: Runtime,
+    done: RunOutcome = LIFTED,
+    deadline: float = 60.0,
+    *pods: bytes,
+    check: bool = False,
 ) -> tuple[RunOutcome, list[str]]:
+    """Of a node whose kubelet says that these pods hold devices."""
     lines: list[TaskLine] = []
-    with RawServer(talk(runtime.answer), path=root / SOCKET):
+    with RawServer(talk(runtime.answer), path=root / SOCKET), idle_host.kubelet_of(root, *pods):
         outcome = agent_restart.after(Host(str(root), live=True), MEMLOCK, done, deadline, lines.append, check=check)
     return outcome, [f"{one.result} {one.task}" for one in lines]
 
@@ -139,6 +146,23 @@ def test_a_check_says_what_it_would_stop_and_stops_nothing(root: Path) -> None:
     runtime = Runtime(AGENT)
     outcome, lines = after(root, runtime, check=True)
     assert (outcome.end, outcome.changed, lines, runtime.stops()) == (RunEnd.DONE, 4, [f"changed {TASK}"], [])
+
+
+def test_a_pod_that_holds_a_device_is_left_alone_whatever_its_labels(root: Path) -> None:
+    held = container("agent", plugin_devices("nvidia.com/gpu", ["GPU-1"], 0))
+    runtime = Runtime(AGENT)
+    outcome, lines = after(root, runtime, LIFTED, 60.0, pod_devices("nodeprep", "nodeprep-x7k2p", held))
+    assert (outcome.end, lines, runtime.stops()) == (RunEnd.FAILED, [], [])
+    assert "nvidia.com/gpu GPU-1 is in use: pod nodeprep/nodeprep-x7k2p" in outcome.message
+
+
+def test_a_kubelet_that_does_not_say_who_holds_devices_is_asked_again_and_then_told(root: Path) -> None:
+    runtime = Runtime(AGENT)
+    with RawServer(talk(runtime.answer), path=root / SOCKET):
+        outcome = agent_restart.after(Host(str(root), live=True), MEMLOCK, LIFTED, 1.0, lambda _: None)
+    assert (outcome.end, runtime.stops()) == (RunEnd.FAILED, [])
+    assert "pod-resources could not be asked" in outcome.message
+    assert agent_restart.BY_HAND in outcome.message
 
 
 def test_where_no_agent_runs_the_outcome_stays(root: Path, tmp_path: Path) -> None:

@@ -49,13 +49,6 @@ def failure(state: SourceState) -> Unreadable:
     return state.failed
 
 
-def home(root: Path) -> Path:
-    """Make the kubelet's directories."""
-    (root / kubelet.DIRECTORY.lstrip("/")).mkdir(parents=True)
-    (root / device_plugins.DIRECTORY.lstrip("/")).mkdir()
-    return root / kubelet.SOCKET.lstrip("/")
-
-
 def running(root: Path, command: str, pid: int = 77) -> Path:
     """A process of this name in the tree."""
     here = root / "proc" / str(pid)
@@ -72,7 +65,7 @@ WORKER = pod_devices("jobs", "worker-0", container("train", plugin_devices("rdma
 
 
 def test_pods_by_the_socket_of_the_kubelet(root: Path) -> None:
-    with serving(home(root), held(WORKER)):
+    with serving(idle_host.kubelet_directories(root), held(WORKER)):
         state = one(root, POD_RESOURCES)
     assert [(holder.device, holder.who) for holder in state.holders] == [
         ("rdma/hca 3", "pod jobs/worker-0 (container train)")
@@ -81,7 +74,7 @@ def test_pods_by_the_socket_of_the_kubelet(root: Path) -> None:
 
 
 def test_no_pod_holds_a_device(root: Path) -> None:
-    with serving(home(root), held()):
+    with serving(idle_host.kubelet_directories(root), held()):
         assert one(root, POD_RESOURCES) == SourceState()
 
 
@@ -108,19 +101,19 @@ def silent(caller: Caller) -> None:
 
 
 def test_a_socket_that_hangs(root: Path) -> None:
-    with RawServer(silent, path=home(root)):
+    with RawServer(silent, path=idle_host.kubelet_directories(root)):
         assert failure(one(root, POD_RESOURCES)).kind in (Why.TIMEOUT, Why.BUSY)
 
 
 def test_a_socket_where_nobody_listens(root: Path) -> None:
     dead = socket.socket(socket.AF_UNIX)
-    dead.bind(str(home(root)))
+    dead.bind(str(idle_host.kubelet_directories(root)))
     dead.close()
     assert failure(one(root, POD_RESOURCES)).kind is Why.IO_ERROR
 
 
 def test_a_socket_that_answers_garbage(root: Path) -> None:
-    with serving(home(root), {pod_resources.LIST: b"\xff\xff\xff"}):
+    with serving(idle_host.kubelet_directories(root), {pod_resources.LIST: b"\xff\xff\xff"}):
         assert failure(one(root, POD_RESOURCES)).kind is Why.MALFORMED
 
 
@@ -133,7 +126,7 @@ def checkpoint(root: Path, *uids: str) -> None:
 
 
 def test_pods_by_the_checkpoint_but_those_that_have_ended(root: Path) -> None:
-    home(root)
+    idle_host.kubelet_directories(root)
     checkpoint(root, "u-1", "u-2")
     (root / "var/log/pods/jobs_worker-0_u-1").mkdir(parents=True)
     (root / "var/lib/kubelet/pods/u-1").mkdir(parents=True)
@@ -144,13 +137,13 @@ def test_pods_by_the_checkpoint_but_those_that_have_ended(root: Path) -> None:
 
 
 def test_a_checkpoint_counts_in_full_where_the_pods_directories_are_not_seen(root: Path) -> None:
-    home(root)
+    idle_host.kubelet_directories(root)
     checkpoint(root, "u-1")
     assert len(one(root, CHECKPOINT).holders) == 1
 
 
 def test_a_checkpoint_that_was_never_written_and_one_that_is_torn(root: Path) -> None:
-    home(root)
+    idle_host.kubelet_directories(root)
     assert one(root, CHECKPOINT) == SourceState()
     (root / device_plugins.CHECKPOINT.lstrip("/")).write_text('{"Data": {')
     assert failure(one(root, CHECKPOINT)).kind is Why.MALFORMED
@@ -237,7 +230,7 @@ def test_a_fault_of_ours_is_a_doubt_of_its_source_alone(root: Path) -> None:
 
 
 def test_a_source_that_gives_no_answer_in_time(root: Path) -> None:
-    with RawServer(silent, path=home(root)):
+    with RawServer(silent, path=idle_host.kubelet_directories(root)):
         state = one(root, POD_RESOURCES, deadline=0.0)
     assert failure(state).kind is Why.TIMEOUT
 

@@ -19,9 +19,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from nodeprep.decide.idleness import IdleSource, IdleTarget, SourceState
 from nodeprep.decide.remedy_header import Idle, SafetyClass
 from nodeprep.doors.node_host import Host
+from nodeprep.facts.kubernetes import device_plugins, kubelet, pod_resources
 from nodeprep.repair import idle_proof
 from nodeprep.repair.idle_sources import IdleQuestion
+from tests.kubelet_values import answer
 from tests.rigs.absent import cannot_start
+from tests.rigs.grpc_server import serving
+from tests.rigs.raw_server import RawServer
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FLAGS = ("--net", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc")
@@ -51,6 +55,18 @@ def tree(root: Path, processes: Iterable[int] = ()) -> None:
         if Path(f"/proc/{pid}").is_dir():
             (proc / str(pid)).mkdir()
             subprocess.run(("mount", "--bind", f"/proc/{pid}", proc / str(pid)), check=True)
+
+
+def kubelet_directories(root: Path) -> Path:
+    """Make a kubelet's directories below a root. Gives the path of its socket, where nobody listens yet."""
+    (root / kubelet.DIRECTORY.lstrip("/")).mkdir(parents=True)
+    (root / device_plugins.DIRECTORY.lstrip("/")).mkdir()
+    return root / kubelet.SOCKET.lstrip("/")
+
+
+def kubelet_of(root: Path, *pods: bytes) -> RawServer:
+    """A kubelet below a root that has its directories: it lists these pods (tests/kubelet_values)."""
+    return serving(root / kubelet.SOCKET.lstrip("/"), {pod_resources.LIST: answer(*pods)})
 
 
 def said(

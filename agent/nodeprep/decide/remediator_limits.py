@@ -1,7 +1,7 @@
 """What the remediator's own manifest allows, whatever the agent asks: it believes nobody, and no approval.
 
-An attempt counts from its beginning, however it ended: a play that failed has disturbed the node too. A check (`check`)
-changes nothing and does not count.
+An attempt counts as a run, however it ended: a play that failed has disturbed the node too. A check (`check`) and an
+attempt that was refused change nothing. They count as attempts only: each costs the node a second of a processor.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ class RunRefusal(StrEnum):
 class RemediatorLimits(Value):
     """The limits. `remedies` are those that may run, None for all; `third_class` those of class S3 among them.
 
-    `runs` and `runs_each` are attempts in 24 hours, of all remedies and of one; `restarts` those through the container
-    runtime. `seconds` is the longest deadline.
+    `runs` and `runs_each` are runs in 24 hours, of all remedies and of one; `restarts` those that may restart
+    containers. `attempts` are all that began, with checks and with what was refused then. `seconds` is the longest
+    deadline.
     """
 
     remedies: frozenset[str] | None = None
@@ -47,14 +48,19 @@ class RemediatorLimits(Value):
     runs_each: int = 6
     restarts: int = 3
     seconds: float = 600.0
+    attempts: int = 240
 
 
 class PastRun(Value):
-    """An attempt that began at `at`, seconds since 1970. `is_act`: through the container runtime."""
+    """An attempt that began, at `at`, seconds since 1970.
+
+    `is_restart`: it may have restarted containers. `is_idle`: it has changed nothing, for it was a check or refused.
+    """
 
     remedy: str
     at: float
-    is_act: bool = False
+    is_restart: bool = False
+    is_idle: bool = False
 
 
 class RefusedRun(Exception):
@@ -80,8 +86,7 @@ def hold(
             f"{name}: found a deadline of {request.deadline:g} s, wanted at most {limits.seconds:g} (--max-deadline)"
         )
         raise RefusedRun(RunRefusal.DEADLINE, words)
-    if not request.check:
-        _hold_day(limits, header, past, now)
+    _hold_day(limits, header, [run for run in past if run.at > now - DAY_SECONDS], check=request.check)
     return header
 
 
@@ -98,16 +103,16 @@ def _hold_class(limits: RemediatorLimits, header: RemedyHeader) -> None:
         raise RefusedRun(RunRefusal.CLASS, words)
 
 
-def _hold_day(limits: RemediatorLimits, header: RemedyHeader, past: Iterable[PastRun], now: float) -> None:
+def _hold_day(limits: RemediatorLimits, header: RemedyHeader, day: list[PastRun], *, check: bool) -> None:
     """A moment in the future is one of a clock that was set back since: it counts as now."""
-    day = [run for run in past if run.at > now - DAY_SECONDS]
-    alike = [run for run in day if run.remedy == header.name]
-    restarts = [run for run in day if run.is_act]
-    counts = [
-        (len(day), limits.runs, "runs of all remedies", "--runs-a-day"),
-        (len(alike), limits.runs_each, f"runs of {header.name}", "--runs-a-day-each"),
-    ]
-    if header.is_act:
+    counts = [(len(day), limits.attempts, "attempts", "--attempts-a-day")]
+    runs = [run for run in day if not run.is_idle]
+    if not check:
+        alike = [run for run in runs if run.remedy == header.name]
+        counts.append((len(runs), limits.runs, "runs of all remedies", "--runs-a-day"))
+        counts.append((len(alike), limits.runs_each, f"runs of {header.name}", "--runs-a-day-each"))
+    if not check and header.uses_runtime:
+        restarts = [run for run in runs if run.is_restart]
         counts.append((len(restarts), limits.restarts, "restarts of containers", "--restarts-a-day"))
     for count, limit, what, option in counts:
         if count >= limit:

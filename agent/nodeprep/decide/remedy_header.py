@@ -61,7 +61,7 @@ class Idle(StrEnum):
     NETDEV = "netdev"  # the interfaces that the arguments name
     FUNCTION = "function"  # the PCI function of the argument, with its interfaces and RDMA devices
     RDMA = "rdma"  # every RDMA device of the node
-    PLUGIN = "plugin"  # the pod of the argument: it holds no device itself
+    PLUGIN = "plugin"  # the pod whose container is restarted: it holds no device itself
 
 
 class Restarted(StrEnum):
@@ -95,3 +95,8 @@ class RemedyHeader(Value):
     reboot: str = ""
     restarts: Restarted = Restarted.NOTHING
     is_act: bool = False
+
+    @property
+    def uses_runtime(self) -> bool:
+        """Whether it may restart containers through the container runtime."""
+        return self.is_act or self.restarts is not Restarted.NOTHING

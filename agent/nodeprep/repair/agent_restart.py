@@ -3,6 +3,7 @@
 A container inherits its limits from the process that watches over its sandbox (containerd's shim), and that one has
 those of the runtime when the sandbox was made. To stop the container alone changes nothing: the kubelet starts it again
 in the same sandbox. So the sandbox is stopped. The pod stays, no pod is deleted, and the kubelet makes a new sandbox.
+A pod that holds a device is no agent, whatever its labels: it is left alone.
 """
 
 from __future__ import annotations
@@ -62,6 +63,9 @@ def after(
     for sandbox, containers in found:
         if not _is_limited(host, containers, changed=done.changed > 0):
             continue
+        held = _held(host, sandbox, began + min(deadline, RUNTIME_SECONDS))
+        if held:
+            return _failed(done, began, f"Look whether {sandbox.where} holds a device", held)
         task = f"Stop the agent's pod {sandbox.where}, which keeps the former limit"
         if not check:
             stopped = _stopped(client, sandbox, containers)
@@ -92,6 +96,15 @@ def _found(
             return tuple((pod, tuple(one for one in running if one.sandbox == pod.id)) for pod in found)
         if unknown is not None and clock.now() >= until:
             return unknown
+        clock.sleep(AGAIN_PERIOD_SECONDS)
+
+
+def _held(host: Host, sandbox: PodSandbox, until: float) -> str:
+    """Why the pod must not be stopped, "" if it may. A kubelet that was just restarted may not answer yet."""
+    while True:
+        found = container_restart.holding(host, [sandbox.where])
+        if found.is_idle or found.holders or clock.now() >= until:
+            return "; ".join(found.words())
         clock.sleep(AGAIN_PERIOD_SECONDS)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from nodeprep.decide.remediator_limits import PastRun
+from nodeprep.decide.remedy_header import RemedyHeader
 from nodeprep.repair import repair_history
 from nodeprep.repair.repair_history import BEGAN, RepairHistory, RepairRecord
 
@@ -45,11 +46,13 @@ class AttemptLedger:
         self._records[record.id] = record
         self._add(record)
 
-    def past(self, acts: Mapping[str, bool]) -> Iterator[PastRun]:
-        """The attempts that may have changed something, for the limits. `acts` are remedies of the runtime."""
+    def past(self, headers: Mapping[str, RemedyHeader]) -> Iterator[PastRun]:
+        """The attempts, for the limits. `headers` are those of all remedies."""
         for one in self._records.values():
-            if one.state not in (repair_history.REFUSED, repair_history.CHECKED):
-                yield PastRun(one.remedy, one.at, acts.get(one.remedy, False))
+            header = headers.get(one.remedy)
+            is_restart = header is not None and header.uses_runtime
+            is_idle = one.state in (repair_history.REFUSED, repair_history.CHECKED)
+            yield PastRun(one.remedy, one.at, is_restart, is_idle)
 
     def open_attempts(self) -> tuple[RepairRecord, ...]:
         """Those that began and have no end: they run, or were cut off."""

@@ -1,5 +1,7 @@
 """Restarts a plugin's or Terway's container through the container runtime: it is stopped, and the kubelet starts it.
 
+Which containers these are says the runtime (`decide/restart_choice`), and never who asks.
+
 No pod is deleted: the kubelet starts the container of the same pod again at once, whatever taints there are. After some
 restarts in a row it waits longer each time (10 s to 5 min).
 """
@@ -9,24 +11,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeVar
 
+from nodeprep.decide import restart_choice
+from nodeprep.decide.idleness import IdleDoubt, IdleHolder, Idleness, IdleTarget
+from nodeprep.decide.remedy_header import Idle, SafetyClass
+from nodeprep.decide.restart_choice import SeenContainer
 from nodeprep.doors import clock
-from nodeprep.facts.kubernetes import container_runtime, cri_containers, device_plugins, protobuf
+from nodeprep.facts.kubernetes import container_runtime, cri_containers, cri_sandboxes, device_plugins, protobuf
 from nodeprep.facts.kubernetes.container_runtime import ANSWER_BYTES
 from nodeprep.facts.kubernetes.cri_containers import RunningContainer
+from nodeprep.facts.kubernetes.cri_sandboxes import PodSandbox
 from nodeprep.facts.kubernetes.protobuf import NotProtobuf
 from nodeprep.model import Unreadable
+from nodeprep.repair import idle_proof
 from nodeprep.repair.playbook_run import RunEnd, RunOutcome, TaskLine, TaskResult
 
 if TYPE_CHECKING:
     from nodeprep.doors.node_host import Host
 
 T = TypeVar("T")
-TERWAY_NAMESPACE, TERWAY_POD, TERWAY_CONTAINER = "kube-system", "terway", "terway"
 STOP_SECONDS = 30  # from SIGTERM to SIGKILL, as a pod has by default (terminationGracePeriodSeconds)
 ANSWER_SECONDS = 5.0
 STOPPED_SECONDS = 30.0  # from SIGKILL until a busy runtime says that the container has ended
 AGAIN_PERIOD_SECONDS = 0.5
 LOOK = "Look which containers run"
+SERVES = f"serves a device plugin: none mounts {device_plugins.DIRECTORY} to write"
 
 
 class CriClient:
@@ -60,19 +68,16 @@ def restart(
 ) -> RunOutcome:
     """Stop containers, and wait until the kubelet has started them again. `deadline` is in seconds.
 
-    Of a `pod` (NAMESPACE/NAME) those that serve the kubelet's directory of plugins, all of them if none shows that it
-    does. Without one, Terway's own. With `check`, nothing is stopped and `say` hears what would be.
+    Of a `pod` (NAMESPACE/NAME) those that serve a device plugin. Without one, Terway's own. With `check`, nothing is
+    stopped and `say` hears what would be.
     """
     began = clock.now()
-    running = client.running()
-    if isinstance(running, Unreadable):
-        return _failed(began, LOOK, str(running))
-    chosen = tuple(filter(_is_terway, running)) if pod is None else _of_plugin(client, running, pod)
-    if isinstance(chosen, Unreadable):
-        return _failed(began, LOOK, str(chosen))
-    if not chosen:
-        return _failed(began, LOOK, f"no container of {pod or 'Terway'} runs here")
-    for one in chosen:
+    found = chosen(client, pod)
+    if isinstance(found, Unreadable):
+        return _failed(began, LOOK, str(found))
+    if not found:
+        return _failed(began, LOOK, f"no container of {pod} {SERVES}" if pod else "no container of Terway runs here")
+    for one in found:
         task = f"Stop {one.label}"
         if check:
             say(TaskLine(task, TaskResult.CHANGED))
@@ -83,28 +88,59 @@ def restart(
             return _failed(began, task, str(stopped))
         say(TaskLine(task, TaskResult.CHANGED))
     if check:
-        return RunOutcome(RunEnd.DONE, clock.now() - began, changed=len(chosen))
-    return _started_again(client, chosen, (began, began + deadline), say)
+        return RunOutcome(RunEnd.DONE, clock.now() - began, changed=len(found))
+    return _started_again(client, found, (began, began + deadline), say)
 
 
-def _is_terway(one: RunningContainer) -> bool:
-    is_pod = one.namespace == TERWAY_NAMESPACE and one.pod.startswith(TERWAY_POD)
-    return is_pod and one.name == TERWAY_CONTAINER
+def chosen(client: CriClient, pod: str | None) -> tuple[RunningContainer, ...] | Unreadable:
+    """The containers that `restart` would stop, by what the runtime says of them now."""
+    running = client.running()
+    if isinstance(running, Unreadable) or not running:
+        return running
+    return _of_terway(client, running) if pod is None else _of_plugin(client, running, pod)
+
+
+def _of_terway(client: CriClient, running: tuple[RunningContainer, ...]) -> tuple[RunningContainer, ...] | Unreadable:
+    labelled: list[PodSandbox] = []
+    for labels in restart_choice.TERWAY_LABELS:
+        found = client.ask(cri_sandboxes.LIST, cri_sandboxes.list_request(labels), cri_sandboxes.sandboxes)
+        if isinstance(found, Unreadable):
+            return found
+        labelled += found
+    return restart_choice.of_terway(running, labelled)
 
 
 def _of_plugin(
     client: CriClient, running: Iterable[RunningContainer], pod: str
 ) -> tuple[RunningContainer, ...] | Unreadable:
-    """The containers of the pod that serve a plugin's socket."""
-    here = tuple(one for one in running if one.where == pod)
-    serving = []
-    for one in here:
-        paths = client.ask(cri_containers.STATUS, cri_containers.status_request(one.id), cri_containers.mounts)
-        if isinstance(paths, Unreadable):
-            return paths
-        if any(f"{path}/".startswith(f"{device_plugins.DIRECTORY}/") for path in paths):
-            serving.append(one)
-    return tuple(serving) or here
+    seen = []
+    for one in running:
+        if one.where != pod:
+            continue
+        mounts = client.ask(cri_containers.STATUS, cri_containers.status_request(one.id), cri_containers.mounts)
+        if isinstance(mounts, Unreadable):
+            return mounts
+        seen.append(SeenContainer(one, mounts))
+    return restart_choice.of_plugin(pod, seen)
+
+
+def idle(host: Host, pod: str | None) -> Idleness:
+    """Whether no pod of these containers holds a device itself, by the kubelet's list and by its checkpoint."""
+    found = chosen(CriClient(host), pod)
+    if isinstance(found, Unreadable):
+        return Idleness(doubts=(IdleDoubt(None, found),))
+    return holding(host, {one.where for one in found})
+
+
+def holding(host: Host, pods: Iterable[str]) -> Idleness:
+    """Which of these pods (NAMESPACE/NAME) hold devices. One that does is never restarted."""
+    held: list[IdleHolder] = []
+    doubts: dict[IdleDoubt, None] = {}
+    for pod in sorted(pods):
+        proof = idle_proof.prove(host, IdleTarget(Idle.PLUGIN, pod=pod), SafetyClass.S1)
+        held += proof.holders
+        doubts |= dict.fromkeys(proof.doubts)
+    return Idleness(tuple(held), tuple(doubts))
 
 
 def stop(client: CriClient, one: RunningContainer) -> bool | Unreadable:

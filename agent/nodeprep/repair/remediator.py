@@ -133,9 +133,8 @@ class Remediator:
             raise RefusedRun(RunRefusal.SEEN, f"attempt {request.attempt} has begun before")
         if self._running is not None:
             raise RefusedRun(RunRefusal.BUSY, f"{self._running.record.remedy} runs: one at a time")
-        acts = {name: header.is_act for name, header in self._headers.items()}
         header = self._headers.get(request.remedy)
-        held = remediator_limits.hold(self._limits, header, request, self._ledger.past(acts), clock.wall())
+        held = remediator_limits.hold(self._limits, header, request, self._ledger.past(self._headers), clock.wall())
         try:
             remedy_arguments.hold_shapes(held, request.args)
         except InvalidArgument as invalid:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from nodeprep.config import remedy_files
 from nodeprep.decide import remedy_arguments
 from nodeprep.decide.idleness import IdleDoubt, Idleness
+from nodeprep.decide.remedy_arguments import InvalidArgument
 from nodeprep.decide.remedy_header import RemedyHeader
 from nodeprep.model import Unreadable
 from nodeprep.repair import agent_restart, container_restart, idle_proof, machine_names, playbook_run
@@ -18,6 +19,7 @@ from nodeprep.values import Value
 if TYPE_CHECKING:
     from nodeprep.doors.node_host import Host
 
+POD = "pod"  # the argument of an act
 AGENT_SECONDS = 120.0  # for the agent's pod to run again after a play
 
 
@@ -64,12 +66,20 @@ class OwnRunner:
 
 
 def hold_arguments(host: Host, header: RemedyHeader, args: Mapping[str, str]) -> None:
-    """Hold the arguments against the machine as it is now. Raises InvalidArgument."""
+    """Hold the arguments against the machine as it is now. Raises InvalidArgument.
+
+    A pod whose container is to be restarted must serve a device plugin. Where that cannot be seen, `idle` has a doubt.
+    """
     remedy_arguments.resolve(header, args, machine_names.observe(host))
+    pod = args.get(POD)
+    if header.is_act and pod is not None and container_restart.chosen(CriClient(host), pod) == ():
+        raise InvalidArgument(f"{header.name}: {POD}: found {pod!r}, of which no container {container_restart.SERVES}")
 
 
 def idle(host: Host, header: RemedyHeader, args: Mapping[str, str], ignored: Collection[str]) -> Idleness:
     """Whether nobody uses now what the remedy disturbs. `ignored` are the daemons of `idle.ignore`."""
+    if header.is_act:
+        return container_restart.idle(host, args.get(POD))
     target = idle_proof.target_of(host, header, args)
     if isinstance(target, Unreadable):
         return Idleness(doubts=(IdleDoubt(None, target),))
@@ -82,7 +92,7 @@ def run(host: Host, act: RemedyAct, say: Callable[[TaskLine], None]) -> RunOutco
     `say` hears of each task that has ended. What follows a playbook has the rest of its time.
     """
     if act.header.is_act:
-        return container_restart.restart(CriClient(host), act.args.get("pod"), act.seconds, say, check=act.check)
+        return container_restart.restart(CriClient(host), act.args.get(POD), act.seconds, say, check=act.check)
     playbook = remedy_files.directory() / f"{act.header.name}.yml"
     play = PlaybookRun(str(playbook), act.seconds, act.args, act.check, act.on_host, act.host_root, act.held)
     outcome = playbook_run.run(play, say)

@@ -10,7 +10,7 @@ from nodeprep.cli import program
 from nodeprep.decide.remedy_header import SafetyClass
 
 # As in decide/remediator_limits, for the help.
-RUNS, RUNS_EACH, RESTARTS, SECONDS = 24, 6, 3, 600.0
+RUNS, RUNS_EACH, RESTARTS, ATTEMPTS, SECONDS = 24, 6, 3, 240, 600.0
 app = program.commands()
 
 
@@ -47,6 +47,9 @@ def remediator(
     runs: Annotated[int, typer.Option("--runs-a-day", min=0, help="Runs of all remedies in 24 hours.")] = RUNS,
     runs_each: Annotated[int, typer.Option("--runs-a-day-each", min=0, help="Runs of one remedy.")] = RUNS_EACH,
     restarts: Annotated[int, typer.Option("--restarts-a-day", min=0, help="Restarts of containers.")] = RESTARTS,
+    attempts: Annotated[
+        int, typer.Option("--attempts-a-day", min=0, help="All that begins, with checks and what is refused then.")
+    ] = ATTEMPTS,
     seconds: Annotated[
         float, typer.Option("--max-deadline", min=1.0, max=3600.0, help="The longest deadline of a run, in seconds.")
     ] = SECONDS,
@@ -69,6 +72,7 @@ def remediator(
             runs_each,
             restarts,
             seconds,
+            attempts,
         )
         return command.run(command.RemediatorOptions(socket_dir, ledger_dir, lock_dir, host_process, limits))
 

@@ -19,7 +19,7 @@ FILTER, FILTER_STATE, STATE_VALUE = 1, 2, 1
 CONTAINERS, CONTAINER_ID, CONTAINER_SANDBOX, CONTAINER_LABELS = 1, 1, 2, 8
 KEY, VALUE = 1, 2  # of an entry of a map
 STOP_ID, STOP_TIMEOUT = 1, 2
-STATUS_ID, STATUS_STATUS, STATUS_MOUNTS, MOUNT_HOST_PATH = 1, 1, 14, 2
+STATUS_ID, STATUS_STATUS, STATUS_MOUNTS, MOUNT_HOST_PATH, MOUNT_READ_ONLY = 1, 1, 14, 2, 3
 
 
 class RunningContainer(Value):
@@ -40,6 +40,13 @@ class RunningContainer(Value):
     @property
     def label(self) -> str:
         return f"{self.where} (container {self.name})"
+
+
+class ContainerMount(Value):
+    """A path of the host that a container mounts."""
+
+    host_path: str
+    is_read_only: bool = False
 
 
 LIST_RUNNING = protobuf.field(
@@ -63,14 +70,23 @@ def status_request(container: str) -> bytes:
     return protobuf.field(STATUS_ID, container.encode())
 
 
-def mounts(answer: bytes) -> tuple[str, ...]:
-    """The host paths that the container of a ContainerStatusResponse mounts. Raises NotProtobuf."""
+def mounts(answer: bytes) -> tuple[ContainerMount, ...]:
+    """What the container of a ContainerStatusResponse mounts of the host. Raises NotProtobuf."""
     return tuple(
-        protobuf.text(path, MOUNT_HOST_PATH)
+        _mount(mount)
         for status in protobuf.parts(answer, STATUS_STATUS)
         for mount in protobuf.parts(status, STATUS_MOUNTS)
-        for path in protobuf.parts(mount, MOUNT_HOST_PATH)
     )
+
+
+def _mount(message: bytes) -> ContainerMount:
+    path, is_read_only = "", False
+    for number, value in protobuf.fields(message):
+        if number == MOUNT_HOST_PATH:
+            path = protobuf.text(value, number)
+        elif number == MOUNT_READ_ONLY:
+            is_read_only = bool(protobuf.whole(value, number))
+    return ContainerMount(path, is_read_only)
 
 
 def _container(message: bytes) -> RunningContainer:
