@@ -73,7 +73,6 @@ OF_REMEDIATOR = {
     "/host/proc": ("/proc", NODE_READS),
     "/var/lib/nodeprep-remediator": ("/var/lib/nodeprep-remediator", WRITES),
     "/run/nodeprep-remediator": ("/run/nodeprep-remediator", WRITES),
-    "/tmp": ("", NOTHING),
 }
 WAIT_READY = {"/run/nodeprep": ("/run/nodeprep", NODE_READS)}
 SHIPPED = {"ack": AGENT | TERWAY, "generic": AGENT, "lab": AGENT}
@@ -97,7 +96,7 @@ def meaning(volume: Object, mount: Object) -> tuple[str, str]:
     if "hostPath" in volume:
         deep = mount.get("recursiveReadOnly") == "IfPossible"
         return volume["hostPath"]["path"], (DEEPLY if deep else NODE_READS) if reads else WRITES
-    assert reads or "emptyDir" in volume
+    assert reads
     if "emptyDir" in volume:
         return "", NOTHING
     if "configMap" in volume:

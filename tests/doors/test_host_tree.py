@@ -81,6 +81,26 @@ print(os.path.exists("/run/ours"))
 
 
 @needs_root("mount namespaces")
+def test_directories_that_are_empty_small_and_ours_alone(host: subprocess.Popen[str], tmp_path: Path) -> None:
+    """Also where the place of the host's tree is below one of them."""
+    (tmp_path / "file").touch()
+    script = """
+place, scratch = sys.argv[2:]
+host_tree.attach(sys.argv[1], place, [scratch])
+print(os.listdir(scratch), os.path.exists(f"{place}/run/inner/file"))
+try:
+    with open(f"{scratch}/much", "wb") as file:
+        while True:
+            file.write(bytes(1 << 20))
+except OSError as error:
+    print(error.strerror, os.path.getsize(f"{scratch}/much") >> 20)
+"""
+    told = in_tree(script, f"/proc/{host.pid}", str(tmp_path / "host"), str(tmp_path))
+    assert told.splitlines() == ["['host'] True", "No space left on device 64"]
+    assert [one.name for one in tmp_path.iterdir()] == ["file"]
+
+
+@needs_root("mount namespaces")
 def test_a_mount_that_the_host_makes_later_appears(host: subprocess.Popen[str], tmp_path: Path) -> None:
     script = """
 host_tree.attach(*sys.argv[1:3])

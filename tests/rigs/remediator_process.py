@@ -21,7 +21,7 @@ ID = "0123456789abcdef0123456789abcdef"
 HELLO = {"hello": {"version": nodeprep.__version__}}
 
 
-def run_request(attempt: str = ID, remedy: str = "link_up", check: bool = False, **args: str) -> dict[str, object]:
+def run_request(attempt: str = ID, remedy: str = "link_up", check: bool = False, **args: str) -> dict[str, Any]:
     body = {"attempt": attempt, "remedy": remedy, "args": args, "check": check, "deadline": 100}
     return {"run": body}
 
@@ -107,7 +107,7 @@ def ended(remediator: Remediator, attempt: str = ID) -> dict[str, Any]:
 # The host: a mount namespace with an /etc, a /run and a /var/lib that nobody else sees. Its first process waits.
 HOST = """
 mount --make-rprivate /
-for place in /etc/tmpfiles.d /run /var/lib; do mkdir -p $place; mount -t tmpfs host $place; done
+for place in /etc/tmpfiles.d /run /var/lib "$@"; do mkdir -p $place; mount -t tmpfs -o size=100m host $place; done
 echo host > /run/host
 echo ready
 exec sleep 900
@@ -115,8 +115,9 @@ exec sleep 900
 
 
 @contextmanager
-def host() -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(("unshare", "--mount", "sh", "-ec", HOST), stdout=subprocess.PIPE) as process:
+def host(*own: str) -> Iterator[subprocess.Popen[bytes]]:
+    """`own` are more directories that nobody else sees."""
+    with subprocess.Popen(("unshare", "--mount", "sh", "-ec", HOST, "sh", *own), stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == b"ready\n"

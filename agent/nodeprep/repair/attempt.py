@@ -29,6 +29,7 @@ from nodeprep.repair.repair_lock import RepairLock, RepairUnderWay
 from nodeprep.values import Value
 
 WHO = "the remediator"
+SCRATCH = ("/tmp", "/dev/shm")  # noqa: S108 - of one attempt alone: what a play leaves there ends with it
 
 
 class AttemptOrder(Value):
@@ -65,7 +66,7 @@ def main() -> None:
     told = AttemptOrder(**{**order, "on_host": tuple(order["on_host"])})
     try:
         if told.host_process:
-            host_tree.attach(told.host_process, told.host_root)  # before any thread
+            host_tree.attach(told.host_process, told.host_root, SCRATCH)  # before any thread
         Thread(target=_end_with_input, name="end-with-input", daemon=True).start()
         end = perform(told)
     except NoHostTree as error:

@@ -1,0 +1,129 @@
+"""Plays that misbehave in a remediator: nothing of them is left, by its cgroup and by the file systems.
+
+The playbook is one of ours with other tasks, in a copy of the agent. The remediator is a pod of its own, with its own
+/tmp and /dev/shm, and the host is another mount namespace with its own.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.rigs import remediator_process
+from tests.rigs.absent import cannot_start, needs_root
+from tests.rigs.remediator_process import AGENT, HELLO, Remediator
+from tests.rigs.waiting import until
+
+pytestmark = [needs_root("cgroups and mounts"), pytest.mark.timeout(900)]
+PLAYBOOK = "terway_dirs"  # it takes no argument, and disturbs nothing
+HIERARCHIES = (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup/freezer"))
+MEMORY = ("/tmp", "/dev/shm")
+POD = """
+group=$1; shift
+echo 0 > "$group/cgroup.procs"
+mount --make-rprivate /
+for place in /tmp /dev/shm; do mount -t tmpfs -o size=100m pod $place; echo pod > $place/here; done
+exec "$@"
+"""
+FILL = "for place in /dev/shm /tmp; do cat /dev/zero > $place/filled; done"
+
+
+@pytest.fixture
+def group() -> Iterator[Path]:
+    """A cgroup that has a remediator and whatever it starts."""
+    for hierarchy in HIERARCHIES:
+        made = hierarchy / f"nodeprep-{uuid.uuid4().hex}"
+        if (hierarchy / "cgroup.procs").exists():
+            try:
+                made.mkdir()
+            except OSError:
+                continue
+            yield made
+            until(partial(is_empty, made), "the end of all in the cgroup")
+            made.rmdir()
+            return
+    cannot_start("no cgroup can be made here")
+
+
+def members(group: Path) -> set[int]:
+    return {int(line) for line in (group / "cgroup.procs").read_text().split()}
+
+
+def is_empty(group: Path) -> bool:
+    return not members(group)
+
+
+@pytest.fixture
+def directory() -> Iterator[Path]:
+    """Not in /tmp, which the remediator has of its own."""
+    with tempfile.TemporaryDirectory(prefix="nodeprep-", dir="/var/tmp") as made:
+        yield Path(made)
+
+
+def playing(directory: Path, group: Path, process: str, *tasks: dict[str, Any]) -> Remediator:
+    """A remediator whose playbook has these tasks."""
+    copy = directory / "copy"
+    shutil.copytree(AGENT, copy / "agent", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(AGENT.parent / "playbooks", copy / "playbooks")
+    path = copy / f"playbooks/{PLAYBOOK}.yml"
+    (play,) = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump([{**play, "tasks": list(tasks)}]))
+    before = ("unshare", "--mount", "sh", "-ec", POD, "sh", str(group))
+    program = ("env", f"PYTHONPATH={copy}/agent", sys.executable, "-m", "nodeprep")
+    return Remediator(directory, "--host-process", process, before=before, program=program)
+
+
+def shell(script: str, *, on_host: bool = False, **more: Any) -> dict[str, Any]:
+    words = "on_host + " if on_host else ""
+    argv = f"{{{{ {words}['sh', '-c', {script!r}] }}}}"
+    return {"name": "Run it", "ansible.builtin.command": {"argv": argv}, **more}
+
+
+def there(process: str) -> dict[str, list[str]]:
+    """What a process has in its directories in memory."""
+    return {place: sorted(one.name for one in Path(f"{process}/root{place}").iterdir()) for place in MEMORY}
+
+
+STRAY = "setsid nohup sleep 86417 >/dev/null 2>&1 &"
+DEAF = "trap '' TERM INT HUP; while :; do sleep 1; done"
+LATE = "it was not done after 20 s, and was ended"
+PLAYS = [
+    # tasks                                                    deadline  how it may end, and some of its words
+    ([shell(STRAY), shell(STRAY, on_host=True)], 100, ({"done"}, "")),
+    ([shell(STRAY, on_host=True), shell(f"({DEAF}) & exit 1")], 100, ({"failed"}, "Run it: ")),
+    ([shell(STRAY), shell(DEAF, on_host=True)], 20, ({"timed-out"}, LATE)),
+    # Ansible may have no room for what it would say.
+    ([shell(FILL)], 100, ({"failed", "broken"}, "No space left on device")),
+]
+
+
+@pytest.mark.parametrize(("tasks", "deadline", "end"), PLAYS, ids=["nohup", "failed", "deaf", "full"])
+def test_nothing_is_left(
+    directory: Path, group: Path, tasks: list[dict[str, Any]], deadline: int, end: tuple[set[str], str]
+) -> None:
+    with remediator_process.host(*MEMORY) as first:
+        host = f"/proc/{first.pid}"
+        remediator = playing(directory, group, host, *tasks)
+        with remediator.serving() as process:
+            own = f"/proc/{process.pid}"
+            before = there(host), there(own)
+            assert before[1] == {place: ["here"] for place in MEMORY}
+            for number in range(2):  # the first one is not in the way of the second
+                request = remediator_process.run_request(f"{number:032x}", PLAYBOOK)
+                request["run"]["deadline"] = deadline
+                assert remediator.ask(HELLO, request)[1] == {"status": "running"}
+                told = remediator_process.ended(remediator, f"{number:032x}")
+                assert told["end"] in end[0], told
+                assert end[1] in told["why"]
+                assert members(group) == {process.pid}
+                assert (there(host), there(own)) == before
+        assert members(group) == set()
