@@ -119,6 +119,8 @@ def test_a_number_of_an_option(read: Callable[[str], float], word: str, found: f
         "nodes.py --runs 0",
         "port.py --flaps 0",
         "port.py --flaps 101",
+        "remediator.py --messages 1",
+        "remediator.py --runs 0",
         "start.py --runs 0",
         "storm.py --rate 0",
         "storm.py --seconds 0",
