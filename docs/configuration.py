@@ -70,7 +70,7 @@ Whenever a profile is new to the node, or asks for other gates than before, its 
 **Names.** Those of the two taints and of the RDMA label are keys of `gate` below; condition types, the labels
 `nodeprep.io/*`, annotations and the Lease have the same names everywhere ([security.md](security.md#other-names)).
 
-**Mode `repair`** needs a component that is not built yet. Until then the agent acts as in `gate` and
+**Mode `repair`**: the agent does not use the remediator yet. Until then it acts as in `gate` and
 counts the remedies that would be due.
 """
 HEAD = ("| key | wanted | default | unit | meaning | reload |", "|---|---|---|---|---|---|")

@@ -21,7 +21,7 @@ NOTES = [
     ("confirmation: {passes: 4, pass-span: 60, fast: {fails: 1}}\n", []),
     ("confirmation: {passes: 1}\n", ["confirmation.passes: 1 opens sooner than nodeprep's default, 3"]),
     ("confirmation: {pass-span: 29.5}\n", ["confirmation.pass-span: 29.5 opens sooner than nodeprep's default, 30"]),
-    ("mode: repair\n", ["mode: repair acts as gate, for what is to run remedies is not built yet"]),
+    ("mode: repair\n", ["mode: repair acts as gate, for the agent does not use the remediator yet"]),
     ("mode: gate\ngate: {profiles: []}\n", ["gate.profiles: empty, so mode gate never sets a taint"]),
     ("gate: {profiles: []}\n", []),
     (

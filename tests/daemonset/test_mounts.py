@@ -223,7 +223,7 @@ def test_security_md_says_of_each_what_may_be_mounted_inside() -> None:
     told = set(re.findall(r"`(/[^`]+)`", "".join(row.split("|")[1] for row in table.splitlines() if row[:1] == "|")))
     shown = {
         source
-        for rows in (AGENT, TERWAY, LINGJUN, KUBELET_BOOKS, OF_BOOKS, OF_NVML, WAIT_READY)
+        for rows in (AGENT, TERWAY, LINGJUN, KUBELET_BOOKS, OF_BOOKS, OF_NVML, OF_REMEDIATOR, WAIT_READY)
         for source, _ in rows.values()
         if source[:1] == "/"
     }

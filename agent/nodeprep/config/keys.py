@@ -182,7 +182,7 @@ KEYS = (
         "mode",
         MODE,
         "How far the agent may go. observe: conditions, labels, gate files and metrics, never a taint. gate: the taint"
-        " too. repair: acts as gate; what is to run remedies is not built yet.",
+        " too. repair: acts as gate; the agent does not use the remediator yet.",
         "holds from the next round on; leaving gate removes our taint",
     ),
     ConfigKey(

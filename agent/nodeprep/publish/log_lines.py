@@ -21,7 +21,7 @@ from nodeprep.values import Value, field
 FIELD_LIMITS_CHARACTERS = (1000, 200, 60)  # characters of a field; the next lower limit if the line is too long
 # Bytes of a line: a pipe takes so many at once or not at all (PIPE_BUF), so the writer never stops in a line.
 LINE_LIMIT_BYTES = select.PIPE_BUF
-NOT_BUILT = "what runs it is not built yet: a human goes by the fix"
+NOT_BUILT = "the agent does not use the remediator yet: a human goes by the fix"
 REPORT_HINT = "nodeprep explain {}"
 NEED_HUMANS = (NodeState.UNHEALTHY, NodeState.AWAITING_HUMAN)
 DEFAULT_CONFIRMATION = ConfirmationPolicy()

@@ -119,7 +119,7 @@ def _opens(key: str, found: float, default: float) -> str:
 
 def _modes(agent: AgentSettings) -> Iterator[str]:
     if agent.mode is Mode.REPAIR:
-        yield "mode: repair acts as gate, for what is to run remedies is not built yet"
+        yield "mode: repair acts as gate, for the agent does not use the remediator yet"
     if agent.mode is not Mode.OBSERVE and not agent.gate.profiles:
         yield f"gate.profiles: empty, so mode {agent.mode} never sets a taint"
     if agent.gate.allow_auto:
