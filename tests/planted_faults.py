@@ -21,6 +21,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PACKAGE = Path("agent/nodeprep")
+PLACE = "/var/tmp"  # of the copies: an attempt of the remediator has a /tmp of its own
 FAILED = (1, 2)  # pytest's exit codes for tests that failed; 2 where -x stopped the other processes
 FIRST_FAILURE = re.compile(r"^FAILED (\S+)", re.MULTILINE)
 CLI_OF_REPAIR = tuple(f"tests/cli/test_repair_{name}.py" for name in ("session", "command", "page"))
@@ -240,7 +241,7 @@ FAULTS = (
     Planted(
         "an argument of no shape is taken",
         "decide/remedy_arguments.py",
-        "if not _shape(parameter, value):",
+        "if name in given and not _shape(parameter, given[name]):",
         "if False:",
     ),
     Planted(
@@ -490,7 +491,7 @@ FAULTS = (
         "if False:",
     ),
     Planted(
-        "runs of a remedy have no limit",
+        "a limit of a day allows one run more",
         "decide/remediator_limits.py",
         "if count >= limit:",
         "if count > limit:",
@@ -733,7 +734,7 @@ def run(scratch: Path, tests: Iterable[str]) -> tuple[int, str]:
 
 def noticed_by(fault: Planted) -> str:
     """The first test that failed, "" if none did."""
-    with tempfile.TemporaryDirectory(prefix="nodeprep-planted-") as directory:
+    with tempfile.TemporaryDirectory(prefix="nodeprep-planted-", dir=PLACE) as directory:
         scratch = Path(directory)
         planted(scratch, fault)
         code, said = run(scratch, ROOMS[fault.room])
@@ -746,7 +747,7 @@ def main(names: list[str]) -> int:
     if unknown:
         print(f"there is no fault {', '.join(sorted(unknown))}; there are:", *(one.name for one in FAULTS), sep="\n  ")
         return 2
-    with tempfile.TemporaryDirectory(prefix="nodeprep-planted-") as directory:
+    with tempfile.TemporaryDirectory(prefix="nodeprep-planted-", dir=PLACE) as directory:
         planted(Path(directory), None)
         code, said = run(Path(directory), (test for tests in ROOMS.values() for test in tests))
     if code:

@@ -201,6 +201,19 @@ def test_a_remedy_runs_once(tmp_path: Path) -> None:
     ]
 
 
+def test_it_asks_by_itself_who_uses_it(tmp_path: Path) -> None:
+    """The leg of a bridge: even a remedy that is safe while jobs run leaves it alone."""
+    remediator = Remediator(tmp_path, before=NODE)
+    with remediator.serving() as process:
+        for words in ("link add br9 type bridge", "link set eth7 master br9"):
+            subprocess.run(("nsenter", f"--net=/proc/{process.pid}/ns/net", "ip", *words.split()), check=True)
+        remediator.ask(HELLO, remediator_process.run_request(interface="eth7"))
+        told = remediator_process.ended(remediator)
+        assert (told["rc"], told["refused"]) == (None, "in-use"), told
+        assert "br9" in told["why"]
+        assert not is_up(process)
+
+
 def test_the_machine_refuses_too(tmp_path: Path) -> None:
     """An argument that no machine has, a device that somebody uses, a repair by hand: each by its word."""
     remediator = Remediator(tmp_path, before=NODE)
