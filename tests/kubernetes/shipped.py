@@ -78,7 +78,8 @@ def overlay(directory: Path, files: dict[str, str], *components: str) -> Path:
         "resources": [os.path.relpath(LAB, directory.resolve())],
         "components": [os.path.relpath(one, directory.resolve()) for one in parts],
         "configMapGenerator": [settings],
-        "patches": [{"target": {"kind": "DaemonSet"}, "patch": yaml.safe_dump(patch)}],
+        "patches": [{"target": {"kind": "DaemonSet", "name": "nodeprep"}, "patch": yaml.safe_dump(patch)}],
+        "images": [{"name": "nodeprep-repair", "newName": f"{REPOSITORY}-repair", "newTag": "dev"}],
     }
     (directory / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
     return directory
@@ -126,9 +127,12 @@ def settle_for(cluster: Cluster, seconds: int) -> None:
     cluster.kubectl("-n", "nodeprep", *words)
 
 
-def agents(cluster: Cluster) -> dict[str, Object]:
-    """The agents' pods by node; one that is being deleted does not count, nor one that is not yet bound."""
-    items = cluster.call("GET", PODS)[1]["items"]
+def agents(cluster: Cluster, component: str = "agent") -> dict[str, Object]:
+    """The agents' pods by node; one that is being deleted does not count, nor one that is not yet bound.
+
+    With component "repair" they are the remediators'.
+    """
+    items = cluster.call("GET", f"{PODS}?labelSelector=app.kubernetes.io/component%3D{component}")[1]["items"]
     there = (one for one in items if "deletionTimestamp" not in one["metadata"])
     return {one["spec"]["nodeName"]: one for one in there if "nodeName" in one["spec"]}
 
@@ -148,17 +152,17 @@ def broken(node: Node) -> Iterator[None]:
         node.run("mv", f"{PROGRAM}.away", PROGRAM)
 
 
-def first_process(cluster: Cluster, node: Node | Guest) -> str:
+def first_process(cluster: Cluster, node: Node | Guest, component: str = "agent") -> str:
     """The number of its agent's process on the node."""
-    identity = container(agents(cluster)[node.name])["containerID"].removeprefix("containerd://")
+    identity = container(agents(cluster, component)[node.name])["containerID"].removeprefix("containerd://")
     rows = node.run(str(tools() / "root/usr/bin/ctr"), "-n", "k8s.io", "tasks", "ls").splitlines()
     (pid,) = (row.split()[1] for row in rows if row.startswith(identity))
     return pid
 
 
-def kill_agent(cluster: Cluster, node: Node | Guest) -> None:
+def kill_agent(cluster: Cluster, node: Node | Guest, component: str = "agent") -> None:
     """SIGKILL to the first process of its container, as the kernel does where memory is short."""
-    node.run("kill", "-KILL", first_process(cluster, node))
+    node.run("kill", "-KILL", first_process(cluster, node, component))
 
 
 def memory(cluster: Cluster, node: Node | Guest) -> tuple[int, int]:

@@ -1,10 +1,10 @@
 """nodeprep's image, and the bad releases of it that a rollout must survive.
 
-    python tests/rigs/images.py good|next|failing|mistaken|crashing OUT.tar [--name NAME]
+    python tests/rigs/images.py good|next|failing|mistaken|crashing|repair OUT.tar [--name NAME]
 
 The others are the good one with a layer on top, compiled as the shipped ones are. `next` is another good version. In
 `failing`, port.state fails every port. In `mistaken`, cni.parse fails every configuration of pods' network. In
-`crashing`, the program ends with 1 at once.
+`crashing`, the program ends with 1 at once. `repair` is the remediator's image.
 """
 
 from __future__ import annotations
@@ -27,14 +27,18 @@ REPOSITORY = "nodeprep.test/nodeprep"
 SOURCES = (
     "agent",
     "daemonset/image",
+    "playbooks",
     "pyproject.toml",
     "requirements.lock",
+    "requirements-repair.lock",
     "README.md",
     "LICENSE",
     "tests/rigs/images.py",
 )
 NAME = "image.tar"
-KINDS = ("good", "next", "failing", "mistaken", "crashing")
+REPAIR = "repair"
+KINDS = ("good", "next", "failing", "mistaken", "crashing", REPAIR)
+TAGS = {"good": "dev", REPAIR: "dev"}  # of the others, their kind
 ALWAYS = {"failing": "nodeprep/checks/port/state.py", "mistaken": "nodeprep/checks/cni/parse.py"}
 CRASH = '#!/usr/bin/python3.11 -I\nimport sys\n\nsys.exit("nodeprep: this image ends at once, as a test wants it")\n'
 
@@ -48,7 +52,7 @@ def archive(kind: str) -> Path:
     """
     with cache.locked(f"archive-{kind}") as directory:
         files = [(str(path.relative_to(build.CHECKOUT)), path.read_bytes()) for path in sources()]
-        made_from = repr((debian.versions(), Path(__file__).read_bytes(), files)).encode()
+        made_from = repr((debian.versions(*flavour(kind).lists), Path(__file__).read_bytes(), files)).encode()
         return cache.built(directory, f"archive-{kind}", made_from, partial(make, kind)) / NAME
 
 
@@ -65,21 +69,27 @@ def sources() -> Iterator[Path]:
             yield path
 
 
+def flavour(kind: str) -> build.Flavour:
+    return build.REPAIR if kind == REPAIR else build.AGENT
+
+
 def write(kind: str, out: Path, *, name: str = "") -> str:
-    """Writes the image of a kind to `out` and returns its digest; `name` is REPOSITORY:KIND, `dev` for the good one.
+    """Writes the image of a kind to `out` and returns its digest.
+
+    `name` is REPOSITORY:KIND, `dev` for the good one, and REPOSITORY-repair:dev for that of the remediator.
 
     Raises:
         CannotBuild: this machine lacks something that images need.
         KeyError: there is no such kind.
     """
-    tag = "dev" if kind == "good" else kind
+    name = name or f"{REPOSITORY}{'-repair' if kind == REPAIR else ''}:{TAGS.get(kind, kind)}"
     with tempfile.TemporaryDirectory(prefix="nodeprep-variant-") as scratch:
         above = Path(scratch)
         for path, text in changed(kind).items():
             (above / path).parent.mkdir(parents=True, exist_ok=True)
             (above / path).write_text(text)
             (above / path).chmod(0o755 if path == wheels.PROGRAM else 0o644)
-        return build.image(out, name=name or f"{REPOSITORY}:{tag}", above=above if kind != "good" else None)
+        return build.image(out, name=name, above=None if kind in TAGS else above, flavour=flavour(kind))
 
 
 def changed(kind: str) -> dict[str, str]:
@@ -93,7 +103,7 @@ def changed(kind: str) -> dict[str, str]:
         check = (build.CHECKOUT / "agent" / ALWAYS[kind]).read_text()
         always = check.replace("Status.OK", "Status.FAIL").replace("Status.WARN", "Status.FAIL")
         return versions | {f"{wheels.SITE}/{ALWAYS[kind]}": always}
-    return {"good": {}, "next": versions, "crashing": {wheels.PROGRAM: CRASH}}[kind]
+    return {"good": {}, REPAIR: {}, "next": versions, "crashing": {wheels.PROGRAM: CRASH}}[kind]
 
 
 def main() -> int:
