@@ -29,6 +29,11 @@ def runs(count: int, header: RemedyHeader = LINK_UP, ago: float = HOUR) -> list[
     return [PastRun(header.name, NOW - ago, header.uses_runtime)] * count
 
 
+def attempts(count: int) -> list[PastRun]:
+    """That were refused by the machine, or only checked."""
+    return [PastRun("mtu", NOW - HOUR, is_idle=True)] * count
+
+
 def test_the_headers_here_are_what_the_table_needs() -> None:
     assert (LINK_UP.safety, LINK_UP.is_act, RESTART.is_act) == (SafetyClass.S1, False, True)
 
@@ -51,6 +56,10 @@ TABLE = [
     (USUAL, MEMLOCK, runs(3, RESTART), RunRefusal.DAY),  # it may end with a restart of the agent's pod
     (USUAL, RESTART, runs(3, MEMLOCK), RunRefusal.DAY),
     (USUAL, LINK_UP, runs(3, RESTART), None),
+    (USUAL, LINK_UP, attempts(239), None),
+    (USUAL, LINK_UP, attempts(240), RunRefusal.DAY),
+    (USUAL, LINK_UP, attempts(235) + runs(5), RunRefusal.DAY),
+    (USUAL, HEADERS["mtu"], attempts(100), None),
     (replace(USUAL, runs=0), LINK_UP, [], RunRefusal.DAY),
     (replace(USUAL, remedies=frozenset({"link_up"})), LINK_UP, [], None),
     (replace(USUAL, remedies=frozenset({"mtu"})), LINK_UP, [], RunRefusal.REMEDY),
@@ -88,6 +97,8 @@ def test_a_deadline_has_a_limit() -> None:
 
 def test_a_check_is_no_run_but_is_held_to_the_rest() -> None:
     assert remediator_limits.hold(USUAL, LINK_UP, request(LINK_UP, check=True), runs(99), NOW) is LINK_UP
+    with pytest.raises(RefusedRun, match=r"found 240 attempts within 24 hours, wanted fewer than 240"):
+        remediator_limits.hold(USUAL, LINK_UP, request(LINK_UP, check=True), attempts(240), NOW)
     with pytest.raises(RefusedRun):
         remediator_limits.hold(USUAL, THIRD, request(THIRD, check=True), [], NOW)
 

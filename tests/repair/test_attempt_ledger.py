@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -10,10 +11,10 @@ import pytest
 
 from nodeprep.config import remedy_files
 from nodeprep.decide.remediator_limits import PastRun
-from nodeprep.repair import repair_history
+from nodeprep.repair import attempt_ledger, repair_history
 from nodeprep.repair.attempt_ledger import AttemptLedger, LedgerLost
 from nodeprep.repair.repair_history import BEGAN, CHECKED, INTERRUPTED, REFUSED, RepairRecord
-from nodeprep.values import replace
+from nodeprep.values import asdict, replace
 from tests.rigs.absent import needs_root
 
 HEADERS = remedy_files.headers()
@@ -51,6 +52,16 @@ def test_what_changed_nothing_is_told(tmp_path: Path, state: str, is_idle: bool)
     ledger.begin(record())
     ledger.end(record(state=state))
     assert [one.is_idle for one in ledger.past(HEADERS)] == [is_idle]
+
+
+def test_the_oldest_attempts_are_forgotten(tmp_path: Path) -> None:
+    """In memory as in the file, so that no number of attempts fills either."""
+    lines = (json.dumps(asdict(record(f"a{number}"))) for number in range(attempt_ledger.KEPT + 100))
+    (tmp_path / repair_history.NAME).write_text("\n".join((*lines, "")))
+    ledger = AttemptLedger(str(tmp_path))
+    ledger.begin(record("b"))
+    assert len(list(ledger.past(HEADERS))) == attempt_ledger.KEPT
+    assert [ledger.record(one) is not None for one in ("a0", "a100", "a101", "b")] == [False, False, True, True]
 
 
 def test_a_torn_line_is_of_an_attempt_that_never_began(tmp_path: Path) -> None:

@@ -238,6 +238,67 @@ def test_the_machine_refuses_too(tmp_path: Path) -> None:
             holding.communicate()
 
 
+MANY_SOCKETS = """
+import resource, socket, sys, time
+resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+kept = [socket.socket(socket.AF_INET, socket.SOCK_DGRAM) for _ in range(4000)]
+for one in kept:
+    one.bind(("192.0.2.7", 0))
+print("bound", flush=True)
+time.sleep(900)
+"""
+
+
+def test_a_long_reason_fills_neither_the_ledger_nor_the_log(tmp_path: Path) -> None:
+    """Who has the node's network opens sockets on an interface, and asks for what they forbid."""
+    remediator = Remediator(tmp_path, "--attempts-a-day", "2", before=NODE)
+    with remediator.serving() as process:
+        node = ("nsenter", f"--net=/proc/{process.pid}/ns/net")
+        subprocess.run((*node, "ip", "address", "add", "192.0.2.7/24", "dev", "eth8"), check=True)
+        with subprocess.Popen((*node, sys.executable, "-c", MANY_SOCKETS), stdout=subprocess.PIPE) as holding:
+            assert holding.stdout is not None
+            assert holding.stdout.readline() == b"bound\n"
+            try:
+                for attempt in (ID, "1" * 32):
+                    asked = remediator_process.run_request(attempt, "mtu", interface="eth8", mtu="1400")
+                    remediator.ask(HELLO, asked)
+                    told = remediator_process.ended(remediator, attempt)
+                    assert told["refused"] == "in-use", told
+                    assert 400 < len(told["why"]) <= 600
+            finally:
+                holding.kill()
+        for check in (False, True):
+            request = remediator_process.run_request("2" * 32, check=check, interface="eth7")
+            assert remediator.ask(HELLO, request)[1]["refused"]["reason"] == "day", "a refusal costs the node something"
+    assert remediator.ledger.stat().st_size < 4096
+    assert (tmp_path / "log").stat().st_size < 8192
+
+
+def test_what_the_kubelet_tells_a_pod_is_told_to_the_idle_proof(tmp_path: Path) -> None:
+    """There is an API server then, and nothing else here says by which interface."""
+    remediator = Remediator(tmp_path, before=("env", "KUBERNETES_SERVICE_HOST=192.0.2.9", *NODE))
+    with remediator.serving():
+        remediator.ask(HELLO, remediator_process.run_request(interface="eth7"))
+        told = remediator_process.ended(remediator)
+        assert told["refused"] == "doubt", told
+        assert "api-route could not be asked: way to the API server" in told["why"]
+
+
+def test_a_flood_does_not_hide_what_runs(tmp_path: Path) -> None:
+    remediator = Remediator(tmp_path, before=NODE)
+    with remediator.serving():
+        with remediator.connected() as peer, peer.makefile("rwb") as lines:
+            for _ in range(200):
+                lines.write(b"{}\n")
+                lines.flush()
+                lines.readline()
+        remediator.ask(HELLO, remediator_process.run_request(interface="eth7"))
+        remediator_process.ended(remediator)
+    events = [line["event"] for line in remediator.log()]
+    assert events.count("invalid-request") < 200
+    assert [one for one in events if one in ("run-began", "run-ended")] == ["run-began", "run-ended"]
+
+
 def test_a_lost_ledger_runs_nothing(tmp_path: Path) -> None:
     remediator = Remediator(tmp_path, before=NODE)
     with remediator.serving() as process:

@@ -30,6 +30,8 @@ from nodeprep.values import Value
 
 WHO = "the remediator"
 SCRATCH = ("/tmp", "/dev/shm")  # noqa: S108 - of one attempt alone: what a play leaves there ends with it
+READ_BYTES = 4096
+WHY_CHARACTERS = 600  # of a reason: who opens 20,000 sockets makes that of a refusal as long as they are many
 
 
 class AttemptOrder(Value):
@@ -73,11 +75,20 @@ def main() -> None:
         end = AttemptEnd("broken", why=str(error))
     except KeyboardInterrupt:
         end = AttemptEnd("interrupted", why="it was cancelled, or the remediator ended; what ran was ended")
-    _tell({"end": end.end, "refused": end.refused, "why": end.why, "changed": end.changed, "seconds": end.seconds})
+    _tell(
+        {
+            "end": end.end,
+            "refused": end.refused,
+            "why": end.why[:WHY_CHARACTERS],
+            "changed": end.changed,
+            "seconds": end.seconds,
+        }
+    )
 
 
 def _end_with_input() -> None:
-    sys.stdin.buffer.read()
+    while os.read(0, READ_BYTES):  # not through the buffer: its lock would break the end of a process that waits in it
+        pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 

@@ -14,6 +14,8 @@ from nodeprep.decide.remedy_header import RemedyHeader
 from nodeprep.repair import repair_history
 from nodeprep.repair.repair_history import BEGAN, RepairHistory, RepairRecord
 
+KEPT = 4096  # of the newest attempts: a day has 500 at most (--attempts-a-day), and the file has some days of them
+
 
 class LedgerLost(Exception):
     """The ledger is not what we wrote. Its text is one line that names the file."""
@@ -64,6 +66,8 @@ class AttemptLedger:
         finally:
             self._known = self._seen()
         self._records[record.id] = record
+        while len(self._records) > KEPT:
+            del self._records[next(iter(self._records))]
 
     def _seen(self) -> tuple[int, int]:
         """The file that is there: a shorter one or another is not ours. Raises LedgerLost."""

@@ -7,6 +7,7 @@ lines, keeps the ledger and waits. So it is small, and no remedy can bring it do
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -30,7 +31,7 @@ from nodeprep.decide.remediator_protocol import (
 from nodeprep.decide.remedy_arguments import InvalidArgument
 from nodeprep.decide.remedy_header import RemedyHeader
 from nodeprep.doors import clock
-from nodeprep.repair import attempt, host_tools, repair_history, supervisor
+from nodeprep.repair import attempt, host_tools, idle_proof, repair_history, supervisor
 from nodeprep.repair.attempt_ledger import AttemptLedger, LedgerLost
 from nodeprep.repair.repair_history import BEGAN, RepairRecord
 from nodeprep.repair.repair_lock import RepairLock, RepairUnderWay
@@ -39,7 +40,7 @@ from nodeprep.values import Struct, Value, asdict, field, replace
 COMMAND = "remediator"
 MARGIN_SECONDS = 120.0  # after a deadline: for the idle proof, a busy machine, and what sleeps in the kernel
 ENDING_SECONDS = supervisor.GRACE + supervisor.KILLING + 30.0  # for an attempt that was cancelled
-WORDS = 600  # characters of a reason in an answer
+WORDS = attempt.WHY_CHARACTERS  # of a reason in an answer
 
 
 class HostWay(Value):
@@ -73,6 +74,7 @@ class _Running(Struct):
     process: subprocess.Popen[bytes]
     until: float
     tasks: list[Mapping[str, str]] = field(default_factory=list)
+    is_cancelled: bool = False
 
 
 class Remediator:
@@ -172,7 +174,7 @@ class Remediator:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd="/",
-            env={"PYTHONPATH": str(Path(nodeprep.__file__).parents[1]), "PATH": host_tools.PATH, "LANG": "C.UTF-8"},
+            env=_surroundings(),
             start_new_session=True,
         )
         assert process.stdin is not None  # noqa: S101 - for mypy
@@ -185,13 +187,11 @@ class Remediator:
         """In a thread: hear the attempt to its end, and write that into the ledger."""
         told: Mapping[str, Any] = {}
         assert running.process.stdout is not None  # noqa: S101 - for mypy
-        guard = Thread(target=self._guard, args=(running,), name="attempt-guard", daemon=True)
-        guard.start()
+        self._have_guarded(running)
         for line in running.process.stdout:
-            with suppress(ValueError):
-                told = json.loads(line)
-                if "task" in told:
-                    self._heard(running, told)
+            told = _told(line)
+            if "task" in told:
+                self._heard(running, told)
         code = running.process.wait()
         if "end" not in told:
             told = {"end": repair_history.INTERRUPTED, "why": f"the attempt's process ended with {code}"}
@@ -202,6 +202,10 @@ class Remediator:
         self._log({"event": "task", "attempt": running.record.id, **task})
         if len(running.tasks) < TASKS:
             running.tasks.append(task)
+
+    def _have_guarded(self, running: _Running) -> None:
+        """End it when its time is over, as that is now."""
+        Thread(target=self._guard, args=(running,), name="attempt-guard", daemon=True).start()
 
     def _guard(self, running: _Running) -> None:
         try:
@@ -271,11 +275,17 @@ class Remediator:
             running = self._running
             if running is None or running.record.id != attempt_id:
                 return {"error": f"cancel: attempt {attempt_id} does not run"}
-            assert running.process.stdin is not None  # noqa: S101 - for mypy
-            running.until = min(running.until, clock.now() + ENDING_SECONDS)
-            with suppress(OSError):
-                running.process.stdin.close()
+            if not running.is_cancelled:
+                self._have_cancelled(running)
         return {"status": "running"}
+
+    def _have_cancelled(self, running: _Running) -> None:
+        assert running.process.stdin is not None  # noqa: S101 - for mypy
+        running.is_cancelled = True
+        running.until = min(running.until, clock.now() + ENDING_SECONDS)
+        self._have_guarded(running)
+        with suppress(OSError):
+            running.process.stdin.close()
 
     def end(self) -> None:
         """Cancel what runs, and wait until it has ended."""
@@ -287,6 +297,22 @@ class Remediator:
         until = clock.now() + ENDING_SECONDS
         while self._running is not None and clock.now() < until:
             clock.sleep(0.05)
+
+
+def _surroundings() -> Mapping[str, str]:
+    """The environment of an attempt. The idle proof asks for the address of the API server that the kubelet told us."""
+    made = {"PYTHONPATH": str(Path(nodeprep.__file__).parents[1]), "PATH": host_tools.PATH, "LANG": "C.UTF-8"}
+    told = os.environ.get(idle_proof.SERVICE_HOST)
+    return made if told is None else {**made, idle_proof.SERVICE_HOST: told}
+
+
+def _told(line: bytes) -> Mapping[str, Any]:
+    """What a line of an attempt says; nothing where it is no object."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def status_of(record: RepairRecord) -> Mapping[str, Any]:

@@ -23,6 +23,7 @@ from nodeprep.values import Value
 TREE = "host"  # in the directory of the ledger
 NAMESPACES = {"mount": "mnt", "net": "net", "ipc": "ipc", "uts": "uts"}  # options of nsenter(1), names in /proc/PID/ns
 MINUTE_SECONDS, MINUTE_LINES = 60.0, 120  # of the log: whoever floods the socket does not fill the node's disk
+KEPT_EVENTS = ("run-began", "run-ended")  # as many as the limits of a day allow: no flood hides what ran
 
 
 class RemediatorOptions(Value):
@@ -36,7 +37,10 @@ class RemediatorOptions(Value):
 
 
 class PacedLog:
-    """Lines of JSON on stderr, so many a minute. The first line of the next minute says how many were left out."""
+    """Lines of JSON on stderr, so many a minute. The first line of the next minute says how many were left out.
+
+    The beginning and the end of an attempt are always written.
+    """
 
     def __init__(self) -> None:
         self._began, self._written, self._left_out = clock.now(), 0, 0
@@ -46,10 +50,11 @@ class PacedLog:
             left_out, self._began, self._written, self._left_out = self._left_out, clock.now(), 0, 0
             if left_out:
                 self.write({"event": "lines-left-out", "count": left_out})
-        if self._written >= MINUTE_LINES:
-            self._left_out += 1
-            return
-        self._written += 1
+        if told["event"] not in KEPT_EVENTS:
+            if self._written >= MINUTE_LINES:
+                self._left_out += 1
+                return
+            self._written += 1
         sys.stderr.write(json.dumps({"at": round(clock.wall(), 3), **told}) + "\n")
         sys.stderr.flush()
 

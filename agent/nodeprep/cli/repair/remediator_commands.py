@@ -11,6 +11,7 @@ from nodeprep.decide.remedy_header import SafetyClass
 
 # As in decide/remediator_limits, for the help.
 RUNS, RUNS_EACH, RESTARTS, ATTEMPTS, SECONDS = 24, 6, 3, 240, 600.0
+MOST_ATTEMPTS = 500  # the ledger keeps them for more than a day (KEPT in repair/attempt_ledger, and its file)
 app = program.commands()
 
 
@@ -48,7 +49,13 @@ def remediator(
     runs_each: Annotated[int, typer.Option("--runs-a-day-each", min=0, help="Runs of one remedy.")] = RUNS_EACH,
     restarts: Annotated[int, typer.Option("--restarts-a-day", min=0, help="Restarts of containers.")] = RESTARTS,
     attempts: Annotated[
-        int, typer.Option("--attempts-a-day", min=0, help="All that begins, with checks and what is refused then.")
+        int,
+        typer.Option(
+            "--attempts-a-day",
+            min=0,
+            max=MOST_ATTEMPTS,
+            help="All that begins, with checks and what is refused then.",
+        ),
     ] = ATTEMPTS,
     seconds: Annotated[
         float, typer.Option("--max-deadline", min=1.0, max=3600.0, help="The longest deadline of a run, in seconds.")
