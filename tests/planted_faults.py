@@ -421,8 +421,8 @@ FAULTS = (
     Planted(
         "a file that nobody may run is a program",
         "repair/host_tools.py",
-        "Path(path).is_file() and os.access(path, os.X_OK)",
-        "Path(path).is_file()",
+        "isinstance(entry, FileEntry) and entry.is_executable",
+        "isinstance(entry, FileEntry)",
     ),
     Planted(
         "a torn line takes the next with it",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
-from pathlib import Path
+
+from nodeprep.doors.files.reader import FileEntry, Files
 
 # Where a host keeps its programs, whatever PATH we were started with: sudo and cron give short ones.
 DIRECTORIES = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
@@ -12,9 +12,14 @@ PATH = ":".join(DIRECTORIES)
 
 
 def found(names: Iterable[str], root: str = "") -> frozenset[str]:
-    """The programs among `names` that the host with this root has in one of the usual directories."""
-    return frozenset(name for name in names if any(_is_program(f"{root}{place}/{name}") for place in DIRECTORIES))
+    """The programs among `names` that the host with this root has in one of the usual directories.
+
+    Links are followed below the root: Debian's modprobe is one to /bin/kmod.
+    """
+    files = Files(root or "/")
+    return frozenset(name for name in names if any(_is_program(files, f"{place}/{name}") for place in DIRECTORIES))
 
 
-def _is_program(path: str) -> bool:
-    return Path(path).is_file() and os.access(path, os.X_OK)
+def _is_program(files: Files, path: str) -> bool:
+    entry = files.entry(path)
+    return isinstance(entry, FileEntry) and entry.is_executable
