@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 import nodeprep
-from tests.kubernetes import shipped
+from tests.kubernetes import remediated, shipped
 from tests.kubernetes.asked import check
 from tests.kubernetes.shipped import DAEMONSET, Object, agents, condition, configuration, container, metrics, overlay
 from tests.rigs import images, started
@@ -33,14 +33,18 @@ MARKER, NAME = "a-secret-of-the-victim", "nodeprep-reach"
 PODS = "/api/v1/namespaces/default/pods"
 OWN = {"/host/run/nodeprep", "/host/run/nodeprep-agent", "/host/var/lib/nodeprep"}
 # Who takes a connection, by the pod that asks. A mount that is read-only stops nobody from connecting.
+PLUGINS = "/var/lib/kubelet/device-plugins"
 TERWAY = "/run/eni/eni.socket"  # of its daemon, with components/terway: the agent asks whether it listens
 CONNECTS = {
     "agent": {
         "/host/run/nodeprep-agent/agent.sock",
         "/host/var/lib/kubelet/pod-resources/kubelet.sock",  # lists devices and who holds them, and changes nothing
         f"/host/var{TERWAY}",
+        remediated.SOCKET,  # with components/repair: whoever takes the agent over may ask for what its manifest allows
     },
     "wait-ready": set(),
+    "nvml": set(),
+    "kubelet-books": {f"/host{PLUGINS}/kubelet.sock"},
 }
 REACHED = {
     "/host/proc/PID/cwd",
@@ -51,6 +55,7 @@ REACHED = {
     "/host/proc/PID/root/host-etc/shadow",
     "/host/proc/PID/root/var/run/secrets/kubernetes.io/serviceaccount/token",
 }
+REST = ("wait-ready", "nvml", "kubelet-books")  # the other pods of ours, but for the remediator's
 RESTS = [PYTHON, "-I", "-c", "import signal; signal.pause()"]
 LIMIT = 65536  # bytes that the runtime is let lock
 
@@ -88,6 +93,15 @@ def former(cluster: Cluster) -> Object:
     return pod("former", own, [{"name": "p", "hostPath": {"path": "/proc"}}], securityContext=spec["securityContext"])
 
 
+def reporting(component: str) -> Object:
+    """The pod of a component that reports to the agent, without what of it only a node with GPUs has."""
+    manifest = DAEMONSET / "components" / component / f"{component.removeprefix('kubelet-')}.yaml"
+    spec = yaml.safe_load(manifest.read_text())["spec"]["template"]["spec"]
+    (own,) = spec["containers"]
+    own = {**own, "image": f"{images.REPOSITORY}:dev", "imagePullPolicy": "Never", "command": RESTS, "args": []}
+    return pod(component, own, spec["volumes"], securityContext=spec["securityContext"])
+
+
 def waiting() -> Object:
     """A plugin's pod whose container is the init container of components/wait-ready."""
     patch = yaml.safe_load((DAEMONSET / "components/wait-ready/wait.yaml").read_text())["spec"]["template"]["spec"]
@@ -111,11 +125,11 @@ def node(cluster: Cluster, image: Callable[[str], Path], tmp_path_factory: pytes
     cluster.create(PODS, victim("confined", "RuntimeDefault"))
     cluster.create(PODS, victim("unconfined", "Unconfined"))
     directory = tmp_path_factory.mktemp("manifests") / "own"
-    shipped.load(cluster, image("good"))
-    cluster.apply(overlay(directory, {"config.yaml": configuration()}, "terway", "lingjun"))
-    cluster.create(PODS, former(cluster))
-    cluster.create(PODS, waiting())
-    names = ("confined", "unconfined", "former", "wait-ready")
+    manifests = overlay(directory, {"config.yaml": configuration()}, "terway", "lingjun", remediated.REPAIR)
+    remediated.installed(cluster, image, manifests)
+    for one in (former(cluster), waiting(), *map(reporting, ("nvml", "kubelet-books"))):
+        cluster.create(PODS, one)
+    names = ("confined", "unconfined", "former", *REST)
     cluster.kubectl("wait", *(f"pod/{one}" for one in names), "--for=condition=Ready", "--timeout=240s")
     until(lambda: is_ready(cluster), "the agent is Ready")
     return node
@@ -187,7 +201,7 @@ def told(cluster: Cluster) -> Object:
 
 def test_who_takes_a_connection(reached: dict[str, set[str]], cluster: Cluster) -> None:
     assert reached["connects"] == CONNECTS["agent"]
-    assert attacked(cluster, "wait-ready")["connects"] == CONNECTS["wait-ready"]
+    assert {one: attacked(cluster, one)["connects"] for one in REST} == {one: CONNECTS[one] for one in REST}
 
 
 SEEN = """
