@@ -25,7 +25,7 @@ def new_guest(image: Callable[[str], Path]) -> Iterator[Guest]:
     """A node that just registered: no agent, no plugin. To the next module it comes as the one before left it."""
     try:
         cluster, taint = Cluster(controllers=True), "nodeprep.io/bootstrap=:NoSchedule"
-        archives = [rdma_plugin.image(), image("good"), image("failing")]
+        archives = [rdma_plugin.image(), image("good"), image("failing"), image("repair")]
         with cluster, Guest(cluster, "guest", taints=[taint], images=archives) as guest:
             yield guest
     except (cluster_build.CannotStart, lab.CannotStart) as reason:

@@ -84,13 +84,13 @@ def ended(cluster: Cluster, node: Node | Guest, attempt: str, seconds: float = 2
 
 
 def ran(
-    cluster: Cluster, node: Node | Guest, remedy: str, *, check: bool = False, seconds: float = 100.0, **args: str
+    cluster: Cluster, node: Node | Guest, remedy: str, *, check: bool = False, wait: float = 240.0, **args: str
 ) -> Object:
     """How a new attempt ended. One that did not begin is told as it was refused."""
     attempt = uuid4().hex
-    _, told = asked(cluster, node, HELLO, request(attempt, remedy, check=check, seconds=seconds, **args))
+    _, told = asked(cluster, node, HELLO, request(attempt, remedy, check=check, seconds=min(wait, 600.0), **args))
     if told == {"status": "running"}:
-        told = ended(cluster, node, attempt, seconds + 240.0)
+        told = ended(cluster, node, attempt, wait)
     print(f"{remedy} {args}: {told}")
     return told
 

@@ -26,7 +26,7 @@ from nodeprep.repair import host_tools, remedy_act
 from nodeprep.repair.playbook_run import AnsibleMissing, RunEnd, RunOutcome, TaskLine
 from nodeprep.repair.remedy_act import RemedyAct
 from nodeprep.repair.repair_lock import RepairLock, RepairUnderWay
-from nodeprep.values import Value
+from nodeprep.values import Value, asdict
 
 WHO = "the remediator"
 SCRATCH = ("/tmp", "/dev/shm")  # noqa: S108 - of one attempt alone: what a play leaves there ends with it
@@ -75,15 +75,7 @@ def main() -> None:
         end = AttemptEnd("broken", why=str(error))
     except KeyboardInterrupt:
         end = AttemptEnd("interrupted", why="it was cancelled, or the remediator ended; what ran was ended")
-    _tell(
-        {
-            "end": end.end,
-            "refused": end.refused,
-            "why": end.why[:WHY_CHARACTERS],
-            "changed": end.changed,
-            "seconds": end.seconds,
-        }
-    )
+    _tell({**asdict(end), "why": end.why[:WHY_CHARACTERS]})
 
 
 def _end_with_input() -> None:
