@@ -94,6 +94,8 @@ def test_hostile_lines_are_refused(cluster: Cluster, node: Node) -> None:
     assert refused == REASONS
     print(f"slowest answer: {told['slowest'] * 1000:.1f} ms; at most {most_memory(cluster, node)} KiB")
     assert told["squatted"] == []
+    modes = node.run("stat", "-c", "%a", "/run/nodeprep-remediator", "/var/lib/nodeprep-remediator", remediated.LEDGER)
+    assert modes.split() == ["700", "700", "600"]
     assert most_memory(cluster, node) < KIB
     assert (remediated.records(node), remediated.restarts(cluster, node)) == before
     assert remediated.asked(cluster, node, HELLO)[0]["hello"]["runs"] is True

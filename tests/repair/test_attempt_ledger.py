@@ -109,7 +109,9 @@ def test_nothing_begins_on_a_full_disk(tmp_path: Path) -> None:
         ledger = AttemptLedger(str(place))
         ledger.begin(record("a"))
         (place / "filler").write_bytes(b"x" * 8192)
-        with pytest.raises(OSError, match="No space left"):  # it holds eight of them
+        with pytest.raises(
+            OSError, match=rf"No space left on device: '{place}/history.jsonl'"
+        ):  # it holds eight of them
             fill(ledger)
         on_disk = AttemptLedger(str(place)).open_attempts()
         assert len(on_disk) > 2

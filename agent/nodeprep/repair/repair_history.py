@@ -53,7 +53,13 @@ class RepairHistory:
     def add(self, record: RepairRecord) -> None:
         """Append a line and sync it. Raises OSError: what cannot be kept is not done."""
         self._shorten()
-        line = (json.dumps(asdict(record), sort_keys=True) + "\n").encode()
+        try:
+            self._append((json.dumps(asdict(record), sort_keys=True) + "\n").encode())
+        except OSError as error:
+            error.filename = error.filename or str(self._path)  # a descriptor has no name
+            raise
+
+    def _append(self, line: bytes) -> None:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         descriptor = os.open(self._path, flags, MODE)
         try:

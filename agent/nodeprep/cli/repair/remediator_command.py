@@ -21,6 +21,7 @@ from nodeprep.repair.remediator_socket import RequestServer
 from nodeprep.values import Value
 
 TREE = "host"  # in the directory of the ledger
+PRIVATE = 0o700  # of both directories
 NAMESPACES = {"mount": "mnt", "net": "net", "ipc": "ipc", "uts": "uts"}  # options of nsenter(1), names in /proc/PID/ns
 MINUTE_SECONDS, MINUTE_LINES = 60.0, 120  # of the log: whoever floods the socket does not fill the node's disk
 KEPT_EVENTS = ("run-began", "run-ended")  # as many as the limits of a day allow: no flood hides what ran
@@ -69,7 +70,10 @@ def run(asked: RemediatorOptions) -> int:
     try:
         ledger = AttemptLedger(asked.ledger_dir)
         remediator = Remediator(ledger, asked.limits, remedy_files.headers(), way, log)
-        Path(asked.socket_dir).mkdir(0o700, parents=True, exist_ok=True)
+        Path(asked.socket_dir).mkdir(PRIVATE, parents=True, exist_ok=True)
+        if way.process:  # they are volumes of ours then, which the kubelet has made for all to read
+            for directory in (asked.socket_dir, asked.ledger_dir):
+                Path(directory).chmod(PRIVATE)
         server = RequestServer(Path(asked.socket_dir) / remediator_protocol.SOCKET, remediator.answer)
     except LedgerLost as lost:
         raise UsageError(f"nodeprep remediator: {lost}") from lost
