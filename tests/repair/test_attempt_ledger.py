@@ -56,11 +56,11 @@ def test_what_changed_nothing_is_told(tmp_path: Path, state: str, is_idle: bool)
 
 def test_the_oldest_attempts_are_forgotten(tmp_path: Path) -> None:
     """In memory as in the file, so that no number of attempts fills either."""
-    lines = (json.dumps(asdict(record(f"a{number}"))) for number in range(attempt_ledger.KEPT + 100))
+    lines = (json.dumps(asdict(record(f"a{number}"))) for number in range(attempt_ledger.KEPT_ATTEMPTS + 100))
     (tmp_path / repair_history.NAME).write_text("\n".join((*lines, "")))
     ledger = AttemptLedger(str(tmp_path))
     ledger.begin(record("b"))
-    assert len(list(ledger.past(HEADERS))) == attempt_ledger.KEPT
+    assert len(list(ledger.past(HEADERS))) == attempt_ledger.KEPT_ATTEMPTS
     assert [ledger.record(one) is not None for one in ("a0", "a100", "a101", "b")] == [False, False, True, True]
 
 

@@ -14,7 +14,9 @@ from nodeprep.decide.remedy_header import RemedyHeader
 from nodeprep.repair import repair_history
 from nodeprep.repair.repair_history import BEGAN, RepairHistory, RepairRecord
 
-KEPT = 4096  # of the newest attempts: a day has 500 at most (--attempts-a-day), and the file has some days of them
+KEPT_ATTEMPTS = (
+    4096  # of the newest attempts: a day has 500 at most (--attempts-a-day), and the file has some days of them
+)
 
 
 class LedgerLost(Exception):
@@ -66,7 +68,7 @@ class AttemptLedger:
         finally:
             self._known = self._seen()
         self._records[record.id] = record
-        while len(self._records) > KEPT:
+        while len(self._records) > KEPT_ATTEMPTS:
             del self._records[next(iter(self._records))]
 
     def _seen(self) -> tuple[int, int]:

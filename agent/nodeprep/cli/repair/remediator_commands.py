@@ -11,7 +11,7 @@ from nodeprep.decide.remedy_header import SafetyClass
 
 # As in decide/remediator_limits, for the help.
 RUNS, RUNS_EACH, RESTARTS, ATTEMPTS, SECONDS = 24, 6, 3, 240, 600.0
-MOST_ATTEMPTS = 500  # the ledger keeps them for more than a day (KEPT in repair/attempt_ledger, and its file)
+MOST_ATTEMPTS = 500  # the ledger keeps them for more than a day (KEPT_ATTEMPTS in repair/attempt_ledger, and its file)
 app = program.commands()
 
 
