@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.kubernetes.training import LONG, PLUGIN
+from tests.kubernetes import training
+from tests.kubernetes.training import LONG
 from tests.rigs import rdma_plugin
 from tests.rigs.cluster_tools import BASE
 from tests.rigs.ending import ending
@@ -32,13 +33,8 @@ SLEEP = "exec sleep 2147483647"
 @pytest.fixture(scope="module")
 def guest(new_guest: Guest) -> Guest:
     """Without what the module before had there: no agent, no pods but the plugin's."""
-    cluster = new_guest.cluster
-    for words in (("namespace", "nodeprep"), ("-n", "kube-system", "daemonset", PLUGIN), ("pods", "--all")):
-        cluster.kubectl("delete", "--ignore-not-found", f"--timeout={LONG:g}s", *words)
-    for other in [name for name in cluster.nodes if name != NAME]:
-        cluster.nodes.pop(other).kill()
-        cluster.kubectl("delete", "node", other)
-    cluster.apply(rdma_plugin.manifest([{"operator": "Exists"}]))
+    training.cleared(new_guest)
+    new_guest.cluster.apply(rdma_plugin.manifest([{"operator": "Exists"}]))
     # As it starts, it sets its interfaces up: a test's link that is down must not be among them.
     until(lambda: advertised(new_guest) == str(rdma_plugin.COUNT), "the plugin advertises the device", LONG)
     return new_guest

@@ -14,7 +14,7 @@ import pytest
 from tests.kubernetes import remediated, training
 from tests.kubernetes.remediated import REPAIR
 from tests.kubernetes.shipped import Object, agents, configuration, container, overlay
-from tests.kubernetes.training import LONG, PLUGIN, PODS, running, training_pod
+from tests.kubernetes.training import LONG, PODS, running, training_pod
 from tests.rigs import rdma_plugin
 from tests.rigs.guest import Guest
 from tests.rigs.lab import RAIL, RDMA_DEVICE
@@ -40,8 +40,7 @@ OBSERVE = configuration("confirmation: {passes: 2, pass-span: 2, pass-every: 1}"
 def guest(new_guest: Guest, tmp_path_factory: pytest.TempPathFactory) -> Guest:
     """Without what the module before had there; with the plugin, and our two DaemonSets."""
     cluster = new_guest.cluster
-    for words in (("namespace", "nodeprep"), ("-n", "kube-system", "daemonset", PLUGIN), ("pods", "--all")):
-        cluster.kubectl("delete", "--ignore-not-found", f"--timeout={LONG:g}s", *words)
+    training.cleared(new_guest)
     assert new_guest.lab.restore() == ()
     cluster.apply(rdma_plugin.manifest([{"operator": "Exists"}]))
     cluster.apply(overlay(tmp_path_factory.mktemp("manifests") / "own", {"config.yaml": OBSERVE}, REPAIR))

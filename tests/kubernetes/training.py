@@ -155,6 +155,16 @@ def port_of(cluster: Cluster, pod: str) -> str:
     return next(words[1] for words in lines if words[:1] == ["state:"])
 
 
+def cleared(guest: Guest) -> None:
+    """Take away what the module before had: our namespace, the plugin, the pods of jobs, and other nodes."""
+    cluster = guest.cluster
+    for words in (("namespace", "nodeprep"), ("-n", "kube-system", "daemonset", PLUGIN), ("pods", "--all")):
+        cluster.kubectl("delete", "--ignore-not-found", f"--timeout={LONG:g}s", *words)
+    for other in [name for name in cluster.nodes if name != guest.name]:
+        cluster.nodes.pop(other).kill()
+        cluster.kubectl("delete", "node", other)
+
+
 def plugins_wanted(cluster: Cluster) -> int:
     """On how many nodes the DaemonSet controller wants the plugin, as soon as it has looked."""
     status = until(lambda: observed(cluster.call("GET", PLUGINS)[1]), "the controller saw the plugin's DaemonSet", LONG)
