@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +29,7 @@ from tests.rigs.waiting import until
 KUBECONFIG = f"clusters:\n- cluster:\n    server: https://{GATEWAY}:6443\n"
 LOCKS = "/var/lib/nodeprep-repair"
 VARIABLE = "NODEPREP_REMEDIATOR_DIR"
+CROWD = 40  # silent connections
 NOTHING_DONE = "nothing to do: no finding has a remedy of ours"
 
 
@@ -277,3 +280,53 @@ def test_a_remediator_that_goes_away_meanwhile(node: Node, directory: Path) -> N
         assert f"broken {directory}/socket/remediator.sock: " in " ".join(told.split())
         assert f"its ledger knows of attempt {attempt}" in " ".join(told.split())
     assert history(node)[-1]["state"] == "broken"
+
+
+@pytest.mark.timeout(600)
+def test_a_remediator_that_comes_again_tells_how_it_ended(node: Node, directory: Path) -> None:
+    with serving(node, directory) as remediator, hanging(node, directory) as process:
+        remediator.end()
+        with remediator.serving():
+            told, _ = process.communicate(timeout=300)
+        assert process.returncode == 1, told
+        assert "the remediator ended while it ran" in " ".join(told.split())
+        assert [one["state"] for one in remediator.records()] == ["began", "interrupted"]
+
+
+@pytest.mark.timeout(600)
+def test_who_is_cut_off_asks_again(node: Node, directory: Path) -> None:
+    """Silent connections, again and again, as a stolen agent can have them: the end of a run is told all the same."""
+    words = ("env", f"{VARIABLE}={directory}/socket", sys.executable, "-m", "nodeprep", "repair", "eni.up")
+    over, cut_off = threading.Event(), list[socket.socket]()
+    with serving(node, directory) as remediator, down(node):
+
+        def crowd() -> None:
+            while not over.is_set():
+                peers = [remediator.connected() for _ in range(CROWD)]
+                over.wait(0.02)
+                cut_off.extend(peer for peer in peers if is_cut_off(peer))
+                for peer in peers:
+                    peer.close()
+
+        crowding = threading.Thread(target=crowd)
+        process = node.start(*words, "--via-remediator", "--yes")
+        try:
+            until(remediator.ledger.exists, "it has begun")
+            crowding.start()
+            told, _ = process.communicate(timeout=300)
+        finally:
+            over.set()
+            crowding.join()
+    assert process.returncode == 0, told
+    assert cut_off
+    assert [one["state"] for one in remediator.records()] == ["began", "done"]
+
+
+def is_cut_off(peer: socket.socket) -> bool:
+    peer.setblocking(False)
+    try:
+        return peer.recv(1) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True

@@ -21,6 +21,7 @@ from nodeprep.repair.remedy_act import RemedyAct
 DIRECTORY_VARIABLE = "NODEPREP_REMEDIATOR_DIR"  # of the socket
 ANSWER_SECONDS = 5.0
 PERIOD_SECONDS = 0.2  # between two questions for the status
+AWAY_SECONDS = 15.0  # for which it may not answer while it runs what we asked for: it hangs up on who is in others' way
 MARGIN_SECONDS = 180.0  # after the deadline of a play: the idle proof, and an attempt that ends slowly
 ENDING_SECONDS = 60.0  # for an attempt that was cancelled
 SHOWN_CHARACTERS = 40  # of an answer that is none
@@ -60,9 +61,7 @@ class RemediatorClient:
         """
         began = clock.now()
         try:
-            with _Connection(self._path) as connection:
-                connection.greet()
-                return _Attempt(connection, act, say).ran()
+            return _Attempt(self._path, act, say).ran()
         except NoRemediator as lost:
             words = f"{lost}; its ledger knows of attempt {act.attempt}"
             return RunOutcome(RunEnd.BROKEN, clock.now() - began, message=words)
@@ -80,27 +79,51 @@ class RemediatorClient:
 
 
 class _Attempt:
-    """One attempt on a connection."""
+    """One attempt. Each question has a connection of its own."""
 
-    def __init__(self, connection: _Connection, act: RemedyAct, say: Callable[[TaskLine], None]) -> None:
-        self._connection, self._act, self._say = connection, act, say
+    def __init__(self, path: str, act: RemedyAct, say: Callable[[TaskLine], None]) -> None:
+        self._path, self._act, self._say = path, act, say
         self._told = 0  # tasks
 
     def ran(self) -> RunOutcome:
-        act = self._act
-        until = clock.now() + act.seconds + MARGIN_SECONDS
-        body = {"attempt": act.attempt, "remedy": act.header.name, "args": dict(act.args), "check": act.check}
-        told = self._connection.ask({"run": {**body, "deadline": act.seconds}})
+        """Raises NoRemediator, RefusedRun."""
+        until = clock.now() + self._act.seconds + MARGIN_SECONDS
+        told = self._begun()
         try:
             while told.get("status") == "running":
                 if clock.now() >= until:
-                    raise NoRemediator(f"{self._connection.path}: it has not told the end of the attempt in time")
+                    raise NoRemediator(f"{self._path}: it has not told the end of the attempt in time")
                 clock.sleep(PERIOD_SECONDS)
-                told = self._connection.ask({"status": {"attempt": act.attempt}})
+                told = self._status()
                 self._tell(told.get("tasks", ()))
             return _outcome(told)
         except (LookupError, TypeError, ValueError):
-            raise self._connection.odd(told) from None
+            raise _odd(self._path, told) from None
+
+    def _begun(self) -> Mapping[str, Any]:
+        """What it says to the run. Where that gets lost, its status: the run may have begun."""
+        act = self._act
+        body = {"attempt": act.attempt, "remedy": act.header.name, "args": dict(act.args), "check": act.check}
+        with _Connection(self._path) as connection:
+            connection.greet()
+            try:
+                return connection.ask({"run": {**body, "deadline": act.seconds}})
+            except NoRemediator:
+                told = self._status()
+                if told.get("status") == "unknown":
+                    raise
+                return told
+
+    def _status(self) -> Mapping[str, Any]:
+        away = clock.now() + AWAY_SECONDS
+        while True:
+            try:
+                with _Connection(self._path) as connection:
+                    return connection.ask({"status": {"attempt": self._act.attempt}})
+            except NoRemediator:
+                if clock.now() >= away:
+                    raise
+            clock.sleep(PERIOD_SECONDS)
 
     def _tell(self, tasks: Iterable[Mapping[str, Any]]) -> None:
         lines = [TaskLine(str(one["task"]), TaskResult(one["result"])) for one in tasks]
@@ -151,7 +174,7 @@ class _Connection:
         """Raise NoRemediator for one of another version."""
         told = self.ask({"hello": {"version": nodeprep.__version__}}).get("hello")
         if not isinstance(told, dict):
-            raise self.odd(told)
+            raise _odd(self.path, told)
         if told.get("runs") is not True:
             found = f"found a remediator of version {str(told.get('version'))[:SHOWN_CHARACTERS]!r}"
             raise NoRemediator(f"{self.path}: {found}, wanted {nodeprep.__version__}: give both pods one version")
@@ -171,11 +194,12 @@ class _Connection:
         try:
             told = json.loads(line)
         except ValueError:
-            raise self.odd(line) from None
+            raise _odd(self.path, line) from None
         if not isinstance(told, dict):
-            raise self.odd(line)
+            raise _odd(self.path, line)
         return told
 
-    def odd(self, told: object) -> NoRemediator:
-        """The exception for an answer that is none."""
-        return NoRemediator(f"{self.path}: found {ascii(told)[:SHOWN_CHARACTERS]}, wanted an answer of a remediator")
+
+def _odd(path: str, told: object) -> NoRemediator:
+    """The exception for an answer that is none."""
+    return NoRemediator(f"{path}: found {ascii(told)[:SHOWN_CHARACTERS]}, wanted an answer of a remediator")
