@@ -13,18 +13,9 @@ from contextlib import contextmanager
 import pytest
 
 from tests.rigs import terminal
-from tests.rigs.absent import cannot_start
 from tests.rigs.netns import ENVIRONMENT, NODE_PROCESS, REPOSITORY, Node
-from tests.rigs.netns_node import GATEWAY, Shape, Unavailable
 from tests.rigs.waiting import until
 
-KUBECONFIG = f"""apiVersion: v1
-kind: Config
-clusters:
-- name: here
-  cluster:
-    server: https://{GATEWAY}:6443
-"""
 FILTER = "net.ipv4.conf.all.rp_filter"
 BOOT = "/etc/sysctl.d/zz-nodeprep-terway.conf"
 HISTORY = "/var/lib/nodeprep-repair/history.jsonl"
@@ -38,15 +29,8 @@ with RepairLock("/var/lib/nodeprep-repair", "nodeprep drill"):
 
 
 @pytest.fixture(scope="module")
-def node() -> Iterator[Node]:
-    try:
-        with Node(Shape(enis=2, pods=4)) as made:
-            # A kubelet tells the way to its API server, which no repair may cut.
-            made.run("mkdir", "-p", "/etc/kubernetes")
-            made.run("tee", "/etc/kubernetes/kubelet.conf", text=KUBECONFIG)
-            yield made
-    except Unavailable as reason:
-        cannot_start(reason)
+def node(node_to_mend: Node) -> Node:
+    return node_to_mend
 
 
 def repair(node: Node, *words: str) -> subprocess.CompletedProcess[str]:

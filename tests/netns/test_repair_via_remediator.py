@@ -18,15 +18,12 @@ import pytest
 
 import nodeprep
 from tests.rigs import terminal
-from tests.rigs.absent import cannot_start
 from tests.rigs.netns import ENVIRONMENT, NODE_PROCESS, REPOSITORY, Node
-from tests.rigs.netns_node import GATEWAY, Shape, Unavailable
 from tests.rigs.raw_server import Caller, RawServer
 from tests.rigs.remediator_process import Remediator
 from tests.rigs.scratch import in_memory
 from tests.rigs.waiting import until
 
-KUBECONFIG = f"clusters:\n- cluster:\n    server: https://{GATEWAY}:6443\n"
 LOCKS = "/var/lib/nodeprep-repair"
 VARIABLE = "NODEPREP_REMEDIATOR_DIR"
 CROWD = 40  # silent connections
@@ -34,14 +31,8 @@ NOTHING_DONE = "nothing to do: no finding has a remedy of ours"
 
 
 @pytest.fixture(scope="module")
-def node() -> Iterator[Node]:
-    try:
-        with Node(Shape(enis=2, pods=4)) as made:
-            made.run("mkdir", "-p", "/etc/kubernetes")
-            made.run("tee", "/etc/kubernetes/kubelet.conf", text=KUBECONFIG)
-            yield made
-    except Unavailable as reason:
-        cannot_start(reason)
+def node(node_to_mend: Node) -> Node:
+    return node_to_mend
 
 
 @pytest.fixture

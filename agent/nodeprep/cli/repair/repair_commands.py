@@ -11,7 +11,6 @@ from nodeprep.cli.check.choices import ListFormat
 from nodeprep.cli.options import Config, Context, Kubeconfig, NodeName, ProfileName
 from nodeprep.cli.program import DefaultCommand
 from nodeprep.decide.remedy_header import SafetyClass
-from nodeprep.values import replace
 
 if TYPE_CHECKING:
     from nodeprep.cli.repair.repair_command import RepairOptions
@@ -98,18 +97,9 @@ def provision(
     def body() -> int:
         from nodeprep.cli.repair import repair_command as command
 
-        asked = _options("provision", (profile, config, no_color), (kubeconfig, context, node))
-        return command.run(
-            replace(
-                asked,
-                dry_run=dry_run,
-                yes=yes,
-                max_class=max_class,
-                wait_idle=wait_idle,
-                recheck=recheck,
-                via_remediator=via_remediator,
-            )
-        )
+        terms = (dry_run, yes, max_class, wait_idle, recheck, via_remediator)
+        asked = _options("provision", (profile, config, no_color), (kubeconfig, context, node), terms)
+        return command.run(asked)
 
     program.end(body)
 
@@ -150,18 +140,9 @@ def run(
     def body() -> int:
         from nodeprep.cli.repair import repair_command as command
 
-        asked = _options("repair", (profile, config, no_color), (kubeconfig, context, node), checks)
-        return command.run(
-            replace(
-                asked,
-                dry_run=dry_run,
-                yes=yes,
-                max_class=max_class,
-                wait_idle=wait_idle,
-                recheck=recheck,
-                via_remediator=via_remediator,
-            )
-        )
+        terms = (dry_run, yes, max_class, wait_idle, recheck, via_remediator)
+        asked = _options("repair", (profile, config, no_color), (kubeconfig, context, node), terms, checks)
+        return command.run(asked)
 
     program.end(body)
 
@@ -184,13 +165,14 @@ def _options(
     command: str,
     look: tuple[str | None, str | None, bool],
     cluster: tuple[str | None, str | None, str | None],
+    terms: tuple[bool, bool, SafetyClass, str, str, bool],
     checks: list[str] | None = None,
 ) -> RepairOptions:
-    """What to look at and by which profile."""
+    """What to look at and by which profile, and the terms of a repair in the order of RepairOptions."""
     from nodeprep.cli.check.check_command import CheckOptions
     from nodeprep.cli.kubernetes_access import ClusterOptions
     from nodeprep.cli.repair.repair_command import RepairOptions
 
     profile, config, no_color = look
     asked = CheckOptions(profile=profile, config=config, cluster=ClusterOptions(*cluster), no_color=no_color)
-    return RepairOptions(command, asked, tuple(checks or ()))
+    return RepairOptions(command, asked, tuple(checks or ()), *terms)
