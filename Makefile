@@ -20,7 +20,7 @@ program_ack := taint.py requests --ack
 # the highest priority. Steps that only compute have the lowest.
 steps := test-guests test-cluster test-lab test-provision test-kubernetes test-unit test-netns chaos sabotage lint fuzz histories test-bare
 lanes := 3
-guests := $(addprefix tests/kubernetes/test_,training_pod.py guest.py remediator_guest.py)
+guests := $(addprefix tests/kubernetes/test_,training_pod.py guest.py)
 remedies := tests/provision/test_remedies.py
 next := nice -n 5
 # Tests that wait longest begin first. An idle process takes tests from the one that has most of them.
