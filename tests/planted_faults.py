@@ -427,8 +427,8 @@ FAULTS = (
     Planted(
         "a torn line takes the next with it",
         "repair/repair_history.py",
-        'line = b"\\n" + line if self._is_torn() else line',
-        "pass",
+        "whole = self.cut_torn()",
+        "whole = self._path.stat().st_size",
     ),
     Planted(
         "a line that was written in part is kept",
@@ -529,8 +529,39 @@ FAULTS = (
     Planted(
         "a ledger that somebody else wrote is ours",
         "repair/attempt_ledger.py",
-        "if self._seen() != self._known:",
+        "self._is_lost = self._is_lost or self._seen() != self._known",
+        "pass",
+    ),
+    Planted(
+        "a ledger that was lost is found again",
+        "repair/attempt_ledger.py",
+        "self._is_lost = self._is_lost or self._seen() != self._known",
+        "self._is_lost = self._seen() != self._known",
+    ),
+    Planted(
+        "a line of the ledger that is none is passed over",
+        "repair/attempt_ledger.py",
+        "if record is None:",
         "if False:",
+    ),
+    Planted(
+        "a container is stopped on the proof of others",
+        "repair/container_restart.py",
+        "if not held.is_idle:",
+        "if False:",
+    ),
+    Planted(
+        "who was hung up on is heard",
+        "repair/remediator_socket.py",
+        "elif not key.data.is_gone:",
+        "elif True:",
+    ),
+    Planted("what was cut off has no end", "repair/remediator.py", "for record in left:", "for record in ():"),
+    Planted(
+        "a process that cannot start ends the remediator",
+        "repair/remediator.py",
+        "        except OSError as error:\n            self._write_end(",
+        "        except EOFError as error:\n            self._write_end(",
     ),
     Planted(
         "an attempt asks nobody who uses it",

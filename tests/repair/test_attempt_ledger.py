@@ -90,9 +90,33 @@ def test_nothing_begins_where_the_file_is_not_ours(tmp_path: Path, harm: str) ->
             os.truncate(path, 10)
         case _:
             path.write_bytes(path.read_bytes() * 2)
-    with pytest.raises(LedgerLost, match=str(path)):
-        ledger.begin(record("b"))
+    for _ in range(2):
+        with pytest.raises(LedgerLost, match=str(path)):
+            ledger.begin(record("b"))
+        with pytest.raises(LedgerLost, match=str(path)):
+            ledger.end(record("a", state="done"))
     assert ledger.record("b") is None
+    assert getattr(ledger.record("a"), "state", None) == "done", "what ended is known all the same"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "garbage",
+        "[]",
+        json.dumps(asdict(record()) | {"at": "soon"}),
+        json.dumps(asdict(record()) | {"at": float("nan")}),
+        json.dumps(asdict(record()) | {"id": 7}),
+        json.dumps({"id": "a"}),
+        "",
+    ],
+)
+def test_a_line_that_is_no_record_is_no_beginning(tmp_path: Path, line: str) -> None:
+    """Else the attempts that it stood for could run again, and the limits would begin anew."""
+    path = tmp_path / repair_history.NAME
+    path.write_text(f"{json.dumps(asdict(record()))}\n{line}\n")
+    with pytest.raises(LedgerLost, match=f"{path}: line 2: found"):
+        AttemptLedger(str(tmp_path))
 
 
 def fill(ledger: AttemptLedger) -> None:

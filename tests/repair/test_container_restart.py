@@ -68,10 +68,15 @@ class Runtime:
 
 
 def restarted(
-    root: Path, runtime: Runtime, pod: str | None = "default/plugin", deadline: float = 60.0, *, check: bool = False
+    root: Path,
+    runtime: Runtime,
+    pod: str | None = "default/plugin",
+    deadline: float = 60.0,
+    *holders: bytes,
+    check: bool = False,
 ) -> RunOutcome:
     lines: list[TaskLine] = []
-    with RawServer(talk(runtime.answer), path=root / SOCKET):
+    with RawServer(talk(runtime.answer), path=root / SOCKET), idle_host.kubelet_of(root, *holders):
         client = CriClient(Host(str(root), live=True))
         return container_restart.restart(client, pod, deadline, lines.append, check=check)
 
@@ -155,6 +160,14 @@ HOLDERS = [
     (terway_node(), None, ("kube-system", "terway-eniip-x7k2p"), False),
     (Runtime(), None, ("team", "job"), True),
 ]
+
+
+def test_what_holds_a_device_by_now_is_not_stopped(root: Path) -> None:
+    """Whatever was proved before: the runtime may have listed other containers then, or none."""
+    runtime = Runtime(PLUGIN, paths=SERVES)
+    outcome = restarted(root, runtime, "default/plugin", 60.0, holding("default", "plugin"))
+    assert (outcome.end, outcome.changed, runtime.stops) == (RunEnd.FAILED, 0, [])
+    assert "nvidia.com/gpu GPU-1 is in use" in outcome.message
 
 
 @pytest.mark.parametrize(("runtime", "pod", "holder", "is_idle"), HOLDERS)

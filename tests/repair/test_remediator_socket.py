@@ -5,20 +5,26 @@ from __future__ import annotations
 import json
 import os
 import random
+import resource
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import nodeprep
+from nodeprep.decide.remediator_protocol import LINE_BYTES
+from nodeprep.repair import remediator_socket
 from tests.rigs import remediator_process
 from tests.rigs.absent import needs_root
 from tests.rigs.remediator_process import AGENT, HELLO, ID, PLENTY, Remediator
+from tests.rigs.waiting import until
 
 pytestmark = needs_root("the remediator is root's")
 
@@ -141,6 +147,32 @@ def test_a_line_without_end_a_caller_that_does_not_read_and_a_thousand_connectio
         assert memory(process.pid, "VmHWM") < 64 << 10
         assert remediator.ask(HELLO)[0]["hello"]["runs"] is True
     assert remediator.records() == []
+
+
+def test_who_is_hung_up_on_with_a_line_on_its_way(tmp_path: Path) -> None:
+    """One look tells of a ninth caller first, and then of the one that has to go for it."""
+    remediator = Remediator(tmp_path)
+    with remediator.serving() as process:
+        peers = [remediator.connected() for _ in range(remediator_socket.CONNECTIONS)]
+        for peer in peers:  # each is known
+            peer.sendall(b"{}\n")
+            assert peer.recv(LINE_BYTES)
+        process.send_signal(signal.SIGSTOP)
+        until(lambda: state(process.pid) == "T", "the process is stopped")
+        ninth = remediator.connected()
+        peers[0].sendall(b"{}\n")
+        process.send_signal(signal.SIGCONT)
+        with suppress(ConnectionResetError):
+            assert peers[0].recv(LINE_BYTES) == b"", "it was silent for longest"
+        assert remediator.ask(HELLO)[0]["hello"]["runs"] is True
+        assert process.poll() is None, remediator.log()
+        for peer in (*peers, ninth):
+            peer.close()
+
+
+def state(pid: int) -> str:
+    """Of a process, as proc(5) has it."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 HOLD = """
@@ -311,28 +343,78 @@ def test_a_lost_ledger_runs_nothing(tmp_path: Path) -> None:
         assert started_by(process.pid) == ""
 
 
+# On the remediator's node, `ip link set` writes down that it was called, and takes its time.
+COUNTS = """
+real=$(readlink -f "$(command -v ip)")
+cp "$real" {place}/ip
+printf '#!/bin/sh\\ncase "$*" in *"eth7 up"*) echo called >>{place}/calls; sleep 1;; esac\\n' >{place}/counts
+printf 'exec {place}/ip "$@"\\n' >>{place}/counts
+chmod 755 {place}/counts
+mount --bind {place}/counts "$real"
+exec "$@"
+"""
+
+
+def slept(seconds: float, *_: object) -> bool:
+    time.sleep(seconds)
+    return True
+
+
+# When the remediator is killed, by what can be seen of it then.
+KILLED: dict[str, Callable[[Remediator, subprocess.Popen[bytes], Path], object]] = {
+    "it was sent": lambda *_: True,
+    "it is written": lambda remediator, *_: remediator.records(),
+    "its process runs": lambda _, process, __: started_by(process.pid),
+    "its task runs": lambda _, __, calls: calls.exists(),
+    "it is done": lambda remediator, *_: remediator.ask({"status": {"attempt": ID}})[0]["status"] == "done",
+    **{f"{seconds:g} s are over": partial(slept, seconds) for seconds in (0.3, 0.6, 0.9, 1.5)},
+}
+
+
 @pytest.mark.timeout(1200)
-def test_kill_9_at_any_moment_never_runs_an_attempt_twice_nor_loses_one(tmp_path: Path) -> None:
-    """After each kill the caller asks for the same id again, as an agent does that has no answer."""
-    draw = random.Random(9)
-    remediator = Remediator(tmp_path, "--runs-a-day", "1000", "--runs-a-day-each", "1000", before=NODE)
-    for number in range(8):
-        attempt = f"{number:032x}"
-        with remediator.serving() as process:
-            with suppress(OSError, ValueError):
-                remediator.ask(HELLO, remediator_process.run_request(attempt, interface="eth7"))
-            time.sleep(draw.random() * 3)
-            process.send_signal(signal.SIGKILL)
-            process.wait(PLENTY)
-        with remediator.serving():
-            _, again = remediator.ask(HELLO, remediator_process.run_request(attempt, interface="eth7"))
-            known = [record for record in remediator.records() if record["id"] == attempt]
-            if known:
-                assert again["refused"]["reason"] in ("seen", "busy"), again
-            told = remediator_process.ended(remediator, attempt)
-            assert told["end"] in ("interrupted", "done")
-        begun = [one for one in remediator.records() if one["id"] == attempt and one["state"] == "began"]
-        assert len(begun) == 1
+@pytest.mark.parametrize("when", KILLED)
+def test_kill_9_never_runs_an_attempt_twice_nor_loses_one(tmp_path: Path, when: str) -> None:
+    """After the kill the caller asks for the same id again, as an agent does that has no answer."""
+    calls = tmp_path / "calls"
+    before = (*NODE[:-2], f"{SET_UP} && {COUNTS.format(place=tmp_path).strip()}", "sh")
+    remediator = Remediator(tmp_path, before=before)
+    request = remediator_process.run_request(interface="eth7")
+    with remediator.serving() as process, remediator.connected() as peer:
+        peer.sendall("".join(json.dumps(one) + "\n" for one in (HELLO, request)).encode())
+        until(lambda: KILLED[when](remediator, process, calls), when)
+        process.kill()
+        process.wait(PLENTY)
+    was_known, had_run = bool(remediator.records()), calls.exists()
+    with remediator.serving():
+        _, again = remediator.ask(HELLO, request)
+        told = remediator_process.ended(remediator)
+    if was_known:
+        assert again["refused"]["reason"] == "seen", again
+        assert told["end"] in ("interrupted", "done")
+    else:
+        assert (again, told["end"], had_run) == ({"status": "running"}, "done", False)
+    assert [one["state"] for one in remediator.records()] == ["began", told["end"]]
+    ran = calls.read_text().count("called") if calls.exists() else 0
+    assert ran == (1 if had_run or not was_known else 0)
+    assert had_run or told["end"] != "done" or not was_known
+    assert when not in ("its task runs", "it is done") or ran == 1
+
+
+def test_an_attempt_whose_process_cannot_start_has_its_end(tmp_path: Path) -> None:
+    """It has descriptors left for a caller and for the ledger, and none for the pipes of one process more."""
+    remediator = Remediator(tmp_path, before=NODE)
+    with remediator.serving() as process:
+        most = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (descriptors(process.pid) + 5, most[1]))
+        _, began = remediator.ask(HELLO, remediator_process.run_request(interface="eth7"))
+        assert began == {"status": "running"}
+        told = remediator_process.ended(remediator)
+        assert (told["rc"], told["end"]) == (1, "broken")
+        assert "Too many open files" in told["why"]
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, most)
+        _, began = remediator.ask(HELLO, remediator_process.run_request("1" * 32, interface="eth7"))
+        assert began == {"status": "running"}
+        assert remediator_process.ended(remediator, "1" * 32)["end"] == "done"
 
 
 def test_it_acts_in_the_hosts_namespaces_and_not_in_its_own(tmp_path: Path) -> None:
@@ -346,6 +428,24 @@ def test_it_acts_in_the_hosts_namespaces_and_not_in_its_own(tmp_path: Path) -> N
             for place in ("run/eni", "var/lib/cni/terway", "etc/tmpfiles.d/nodeprep-terway.conf", "run/lock-of-repair"):
                 assert Path(f"{process}/root/{place}").exists(), place
                 assert not Path(f"/{place}").exists(), place
+
+
+def test_who_repairs_the_host_is_named_by_the_hosts_own_path(tmp_path: Path) -> None:
+    with remediator_process.host() as first:
+        process, locks = f"/proc/{first.pid}", "/run/lock-of-repair"
+        remediator = Remediator(tmp_path, "--host-process", process, "--lock-dir", locks)
+        inside = ("nsenter", f"--mount={process}/ns/mnt", sys.executable, "-c", HOLD, locks)
+        environment = {**os.environ, "PYTHONPATH": str(AGENT)}
+        with remediator.serving(), subprocess.Popen(inside, stdout=subprocess.PIPE, env=environment) as holding:
+            try:
+                assert holding.stdout is not None
+                assert holding.stdout.readline() == b"held\n"
+                remediator.ask(HELLO, remediator_process.run_request(remedy="terway_dirs"))
+                told = remediator_process.ended(remediator)
+            finally:
+                holding.kill()
+        assert told["refused"] == "busy"
+        assert told["why"].endswith(f"repairs this node ({locks}/lock): wait until it has ended")
 
 
 def test_a_host_process_that_is_none_is_named(tmp_path: Path) -> None:

@@ -113,7 +113,7 @@ def _hold_day(limits: RemediatorLimits, header: RemedyHeader, day: list[PastRun]
         counts.append((len(alike), limits.runs_each, f"runs of {header.name}", "--runs-a-day-each"))
     if not check and header.uses_runtime:
         restarts = [run for run in runs if run.is_restart]
-        counts.append((len(restarts), limits.restarts, "restarts of containers", "--restarts-a-day"))
+        counts.append((len(restarts), limits.restarts, "runs that restart containers", "--restarts-a-day"))
     for count, limit, what, option in counts:
         if count >= limit:
             words = f"{header.name}: found {count} {what} within 24 hours, wanted fewer than {limit} ({option})"

@@ -16,7 +16,7 @@ from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 from threading import Thread
 from typing import Self
 
-from nodeprep.doors import clock
+from nodeprep.doors import clock, unix_listener
 from nodeprep.doors.http import transport
 from nodeprep.publish import page_http
 from nodeprep.publish.page_http import END, HEAD_LIMIT_BYTES, JSON, PageAnswer, Routes
@@ -263,20 +263,10 @@ def serve(address: str, port: int, pages: NetworkPages) -> PageServer:
 
 
 def serve_local(path: Path, local: LocalPages) -> PageServer:
-    """Serve the report on a unix socket of mode 0600. It replaces the socket of a killed agent. Raises CannotServe.
-
-    The file gets its name only when the server listens, so whoever finds it finds a listener.
-    """
-    new = path.with_name(f"{path.name}.new")
-    listener = socket.socket(socket.AF_UNIX)
+    """Serve the report on a unix socket for root. Raises CannotServe."""
     try:
-        new.unlink(missing_ok=True)
-        listener.bind(str(new))
-        new.chmod(0o600)
-        listener.listen(BACKLOG)
-        new.rename(path)
+        listener = unix_listener.listening(path, BACKLOG)
     except OSError as error:
-        listener.close()
         why = error.strerror or str(error)
         raise CannotServe(f"cannot listen on {path}: {why}; see ls -la {path.parent}") from None
     return PageServer(listener, local.routes(), path)

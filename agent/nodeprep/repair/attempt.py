@@ -28,7 +28,6 @@ from nodeprep.repair.remedy_act import RemedyAct
 from nodeprep.repair.repair_lock import RepairLock, RepairUnderWay
 from nodeprep.values import Value, asdict
 
-WHO = "the remediator"
 SCRATCH = ("/tmp", "/dev/shm")  # noqa: S108 - of one attempt alone: what a play leaves there ends with it
 READ_BYTES = 4096
 WHY_CHARACTERS = 600  # of a reason: who opens 20,000 sockets makes that of a refusal as long as they are many
@@ -41,6 +40,7 @@ class AttemptOrder(Value):
     `host_root`. `on_host` are the words before a command. `locks` is on the host the directory of its repair lock.
     """
 
+    attempt: str
     remedy: str
     args: Mapping[str, str]
     seconds: float
@@ -89,18 +89,25 @@ def perform(order: AttemptOrder) -> AttemptEnd:
     header = remedy_files.headers()[order.remedy]
     host = Host(order.host_root or "/")
     try:
-        with RepairLock(f"{order.host_root}{order.locks}", WHO) as lock:
+        with RepairLock(
+            f"{order.host_root}{order.locks}", f"the remediator (attempt {order.attempt})", shows_pid=False
+        ) as lock:
             _hold(host, header, order)
             outcome = remedy_act.run(host, _act(header, order, lock.descriptor), _tell_task)
     except RefusedRun as refused:
         return AttemptEnd("refused", refused.reason, str(refused))
     except RepairUnderWay as busy:
-        return AttemptEnd("refused", RunRefusal.BUSY, str(busy))
+        return AttemptEnd("refused", RunRefusal.BUSY, _on_host(order, str(busy)))
     except AnsibleMissing as missing:
         return AttemptEnd("refused", RunRefusal.MISSING_TOOL, str(missing))
     except OSError as error:
-        return AttemptEnd("broken", why=f"{error.filename or header.name}: {error.strerror}")
+        return AttemptEnd("broken", why=_on_host(order, f"{error.filename or header.name}: {error.strerror}"))
     return _ended(outcome)
+
+
+def _on_host(order: AttemptOrder, words: str) -> str:
+    """A message with the paths that they have on the host."""
+    return words.replace(f"{order.host_root}/", "/") if order.host_root else words
 
 
 def _hold(host: Host, header: RemedyHeader, order: AttemptOrder) -> None:

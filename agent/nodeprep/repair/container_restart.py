@@ -41,7 +41,7 @@ class CriClient:
     """The container runtime that the kubelet uses here. `socket` is "" where there is none."""
 
     def __init__(self, host: Host) -> None:
-        self._host = host
+        self.host = host
         self.socket = container_runtime.observe(host).socket
 
     def running(self) -> tuple[RunningContainer, ...] | Unreadable:
@@ -54,7 +54,7 @@ class CriClient:
         self, method: str, request: bytes, read: Callable[[bytes], T], deadline: float = ANSWER_SECONDS
     ) -> T | Unreadable:
         """The answer to a call as `read` makes a value of it. `deadline` is in seconds."""
-        answer = self._host.grpc(self.socket, method, request, deadline=deadline, limit=ANSWER_BYTES, rest=0.0)
+        answer = self.host.grpc(self.socket, method, request, deadline=deadline, limit=ANSWER_BYTES, rest=0.0)
         if isinstance(answer, Unreadable):
             return answer
         try:
@@ -68,8 +68,8 @@ def restart(
 ) -> RunOutcome:
     """Stop containers, and wait until the kubelet has started them again. `deadline` is in seconds.
 
-    Of a `pod` (NAMESPACE/NAME) those that serve a device plugin. Without one, Terway's own. With `check`, nothing is
-    stopped and `say` hears what would be.
+    Of a `pod` (NAMESPACE/NAME) those that serve a device plugin. Without one, Terway's own. None is stopped where
+    one of their pods holds a device. With `check`, nothing is stopped and `say` hears what would be.
     """
     began = clock.now()
     found = chosen(client, pod)
@@ -77,6 +77,9 @@ def restart(
         return _failed(began, LOOK, str(found))
     if not found:
         return _failed(began, LOOK, f"no container of {pod} {SERVES}" if pod else "no container of Terway runs here")
+    held = holding(client.host, {one.where for one in found})  # of these, whatever was found before
+    if not held.is_idle:
+        return _failed(began, "Look whether their pods hold devices", "; ".join(held.words()))
     for one in found:
         task = f"Stop {one.label}"
         if check:

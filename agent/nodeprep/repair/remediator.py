@@ -33,6 +33,7 @@ from nodeprep.decide.remedy_header import RemedyHeader
 from nodeprep.doors import clock
 from nodeprep.repair import attempt, host_tools, idle_proof, repair_history, supervisor
 from nodeprep.repair.attempt_ledger import AttemptLedger, LedgerLost
+from nodeprep.repair.playbook_run import RunEnd
 from nodeprep.repair.repair_history import BEGAN, RepairRecord
 from nodeprep.repair.repair_lock import RepairLock, RepairUnderWay
 from nodeprep.values import Struct, Value, asdict, field, replace
@@ -40,6 +41,7 @@ from nodeprep.values import Struct, Value, asdict, field, replace
 COMMAND = "remediator"
 MARGIN_SECONDS = 120.0  # after a deadline: for the idle proof, a busy machine, and what sleeps in the kernel
 ENDING_SECONDS = supervisor.GRACE + supervisor.KILLING + 30.0  # for an attempt that was cancelled
+PERIOD_SECONDS = 0.05  # between two looks whether an attempt has ended
 WORDS = attempt.WHY_CHARACTERS  # of a reason in an answer
 
 
@@ -54,11 +56,6 @@ class HostWay(Value):
     words: tuple[str, ...] = ()
     locks: str = "/var/lib/nodeprep-repair"
     boot_id: str = ""
-
-    @property
-    def locks_here(self) -> str:
-        """The directory of the host's repair lock, from our own process."""
-        return f"{self.process}/root{self.locks}" if self.process else self.locks
 
 
 class Caller(Struct):
@@ -92,6 +89,26 @@ class Remediator:
         self._running: _Running | None = None
         self._last: _Running | None = None  # that has ended; its tasks are told, and no longer kept
         self._lock = Lock()  # the thread that awaits an attempt writes its end
+
+    def settle(self) -> None:
+        """Say of what a former life of ours began that it was ended with it. Before the first request.
+
+        In a container nothing outlives us. On a host an attempt takes some seconds to end, and holds the lock of the
+        node meanwhile. Raises OSError.
+        """
+        left = self._ledger.open_attempts()
+        if left and not self._way.process:
+            self._await_former()
+        for record in left:
+            why = "the remediator ended while it ran, and everything was ended with it"
+            self._write_end(replace(record, at=clock.wall(), state=repair_history.INTERRUPTED, why=why))
+
+    def _await_former(self) -> None:
+        until = clock.now() + ENDING_SECONDS
+        while clock.now() < until:
+            with suppress(RepairUnderWay), RepairLock(self._way.locks, COMMAND):
+                return
+            clock.sleep(PERIOD_SECONDS)
 
     def answer(self, caller: Caller, line: bytes) -> Mapping[str, Any]:
         """What a line is answered with. Raises nothing for whatever was sent."""
@@ -154,12 +171,17 @@ class Remediator:
         except OSError as error:
             words = f"{error.filename}: {error.strerror}; nothing runs that the ledger cannot keep"
             raise RefusedRun(RunRefusal.LEDGER, words) from error
-        until = clock.now() + request.deadline + MARGIN_SECONDS
-        self._running = _Running(record, self._started(header, request), until)
+        try:
+            process = self._started(header, request)
+        except OSError as error:
+            self._write_end(replace(record, state=RunEnd.BROKEN, why=f"{sys.executable}: {error.strerror}"))
+            return
+        self._running = _Running(record, process, clock.now() + request.deadline + MARGIN_SECONDS)
         Thread(target=self._await, args=(self._running, request.check), name="attempt", daemon=True).start()
 
     def _started(self, header: RemedyHeader, request: RunRequest) -> subprocess.Popen[bytes]:
         order = attempt.AttemptOrder(
+            request.attempt,
             header.name,
             dict(request.args),
             request.deadline,
@@ -185,6 +207,14 @@ class Remediator:
 
     def _await(self, running: _Running, check: bool) -> None:
         """In a thread: hear the attempt to its end, and write that into the ledger."""
+        told: Mapping[str, Any] = {"end": RunEnd.BROKEN, "why": "the remediator could not hear it to its end"}
+        try:
+            told = self._heard_out(running)
+        finally:
+            self._ended(running, told, check)
+
+    def _heard_out(self, running: _Running) -> Mapping[str, Any]:
+        """What the attempt says at its end."""
         told: Mapping[str, Any] = {}
         assert running.process.stdout is not None  # noqa: S101 - for mypy
         self._have_guarded(running)
@@ -193,9 +223,8 @@ class Remediator:
             if "task" in told:
                 self._heard(running, told)
         code = running.process.wait()
-        if "end" not in told:
-            told = {"end": repair_history.INTERRUPTED, "why": f"the attempt's process ended with {code}"}
-        self._ended(running, told, check)
+        ended = {"end": repair_history.INTERRUPTED, "why": f"the attempt's process ended with {code}"}
+        return told if "end" in told else ended
 
     def _heard(self, running: _Running, told: Mapping[str, Any]) -> None:
         task = {"task": str(told["task"])[:TASK_CHARACTERS], "result": str(told["result"])}
@@ -228,10 +257,7 @@ class Remediator:
             why=why,
         )
         with self._lock:
-            try:
-                self._ledger.end(record)
-            except (OSError, LedgerLost) as error:
-                self._log({"event": "ledger-trouble", "why": str(error)})
+            self._write_end(record)
             self._running, self._last = None, running
         self._log({"event": "run-ended", "attempt": record.id, "remedy": record.remedy, "state": state, "why": why})
 
@@ -240,35 +266,19 @@ class Remediator:
             record = self._ledger.record(attempt_id)
             if record is None:
                 return {"status": "unknown"}
-            if record.state == BEGAN:
-                if self._is_running(attempt_id):
-                    return {"status": "running", "tasks": self._tasks(attempt_id)}
-                record = self._cut_off(record)
-            return {**status_of(record), "tasks": self._tasks(attempt_id)}
+            told = {"status": "running"} if record.state == BEGAN else status_of(record)
+            return {**told, "tasks": self._tasks(attempt_id)}
 
     def _tasks(self, attempt_id: str) -> list[Mapping[str, str]]:
         """The tasks of an attempt that have ended: of the one that runs, and of the last one."""
         known = (one for one in (self._running, self._last) if one is not None and one.record.id == attempt_id)
         return [task for one in known for task in one.tasks]
 
-    def _is_running(self, attempt_id: str) -> bool:
-        """Also of a former life of ours, whose attempt may take some seconds to end: it holds the lock of the node."""
-        if self._running is not None:
-            return self._running.record.id == attempt_id
-        try:
-            with RepairLock(self._way.locks_here, COMMAND):
-                return False
-        except RepairUnderWay:
-            return True
-
-    def _cut_off(self, record: RepairRecord) -> RepairRecord:
-        why = "the remediator ended while it ran, and everything was ended with it"
-        record = replace(record, at=clock.wall(), state=repair_history.INTERRUPTED, why=why)
+    def _write_end(self, record: RepairRecord) -> None:
         try:
             self._ledger.end(record)
         except (OSError, LedgerLost) as error:
             self._log({"event": "ledger-trouble", "why": str(error)})
-        return record
 
     def _cancel(self, attempt_id: str) -> Mapping[str, Any]:
         with self._lock:
@@ -296,7 +306,7 @@ class Remediator:
         self._cancel(running.record.id)
         until = clock.now() + ENDING_SECONDS
         while self._running is not None and clock.now() < until:
-            clock.sleep(0.05)
+            clock.sleep(PERIOD_SECONDS)
 
 
 def _surroundings() -> Mapping[str, str]:

@@ -15,11 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from nodeprep.decide.remediator_protocol import LINE_BYTES
-from nodeprep.doors import clock
+from nodeprep.doors import clock, unix_listener
 from nodeprep.repair.remediator import Caller
 from nodeprep.values import Struct, field
 
-SOCKET_MODE = 0o600
 BACKLOG = 16
 CONNECTIONS = 8  # the agent needs one; a person who uses the socket by hand another
 UNREAD_BYTES = LINE_BYTES  # of answers
@@ -37,6 +36,7 @@ class _Connection(Struct):
     came: bytearray = field(default_factory=bytearray)
     unread: bytearray = field(default_factory=bytearray)
     is_ending: bool = False
+    is_gone: bool = False
 
 
 class RequestServer:
@@ -46,18 +46,8 @@ class RequestServer:
         self._path, self._answer = path, answer
         self._is_stopped = False
         self._selector = selectors.DefaultSelector()
-        new = path.with_name(f"{path.name}.new")
-        new.unlink(missing_ok=True)
-        self._listener = socket.socket(socket.AF_UNIX)
-        try:
-            self._listener.bind(str(new))
-            new.chmod(SOCKET_MODE)
-            self._listener.listen(BACKLOG)
-            self._listener.setblocking(False)
-            new.rename(path)
-        except OSError:
-            self._listener.close()
-            raise
+        self._listener = unix_listener.listening(path, BACKLOG)
+        self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ)
 
     def stop(self) -> None:
@@ -70,7 +60,7 @@ class RequestServer:
             for key, events in self._selector.select(POLL_SECONDS):
                 if key.fileobj is self._listener:
                     self._accept()
-                elif key.fileobj in self._selector.get_map():  # one before it may have ended this connection
+                elif not key.data.is_gone:  # one before it may have ended this connection
                     self._serve(key.data, events)
         for connection in self._connections():
             self._drop(connection)
@@ -129,5 +119,6 @@ class RequestServer:
         self._selector.modify(connection.peer, wanted, connection)
 
     def _drop(self, connection: _Connection) -> None:
+        connection.is_gone = True
         self._selector.unregister(connection.peer)
         connection.peer.close()

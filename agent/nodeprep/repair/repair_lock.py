@@ -22,14 +22,16 @@ class RepairUnderWay(Exception):
 
 
 class RepairLock:
-    """The lock in a directory, which is made. `who` is told to whoever finds it held, such as "nodeprep repair".
+    """The lock in a directory, which is made. `who` is told to whoever finds it held: "nodeprep repair".
+
+    `shows_pid`: our number follows. That of a process in a container tells nobody on the host anything.
 
     Entering raises RepairUnderWay, or OSError where the directory cannot be written.
     """
 
-    def __init__(self, directory: str, who: str) -> None:
+    def __init__(self, directory: str, who: str, *, shows_pid: bool = True) -> None:
         self._path = Path(directory) / NAME
-        self._who = who
+        self._who = f"{who} (pid {os.getpid()})" if shows_pid else who
         self._descriptor = -1
 
     @property
@@ -47,7 +49,7 @@ class RepairLock:
             os.close(descriptor)
             raise RepairUnderWay(f"{holder} repairs this node ({self._path}): wait until it has ended") from None
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{self._who} (pid {os.getpid()})".encode()[:WORDS_BYTES], 0)
+        os.pwrite(descriptor, self._who.encode()[:WORDS_BYTES], 0)
         self._descriptor = descriptor
         return self
 

@@ -70,6 +70,7 @@ def run(asked: RemediatorOptions) -> int:
     try:
         ledger = AttemptLedger(asked.ledger_dir)
         remediator = Remediator(ledger, asked.limits, remedy_files.headers(), way, log)
+        remediator.settle()
         Path(asked.socket_dir).mkdir(PRIVATE, parents=True, exist_ok=True)
         if way.process:  # they are volumes of ours then, which the kubelet has made for all to read
             for directory in (asked.socket_dir, asked.ledger_dir):
@@ -82,8 +83,10 @@ def run(asked: RemediatorOptions) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: server.stop())
     log({"event": "serving", "socket": f"{asked.socket_dir}/{remediator_protocol.SOCKET}", "host": way.process or "/"})
-    server.serve()
-    remediator.end()
+    try:
+        server.serve()
+    finally:
+        remediator.end()
     return 0
 
 
