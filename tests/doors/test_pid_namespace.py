@@ -168,9 +168,13 @@ say(named=left == f"sleep ({child})", as_the_host_does=child != str(pid), again=
     assert told_by(script) == {"named": True, "as_the_host_does": True, "again": []}
 
 
+# A signal that comes before it waits for one wakes it, too.
+WAKES = "woken, wakes = os.pipe()\nos.set_blocking(wakes, False)\nsignal.set_wakeup_fd(wakes)"
+
+
 def test_a_signal_is_passed_on_and_the_exit_code_comes_back() -> None:
     with subprocess.Popen(
-        argv("say(ready=True)\nsignal.pause()\nsys.exit(7)"), env=environment(), stdout=subprocess.PIPE
+        argv(f"{WAKES}\nsay(ready=True)\nos.read(woken, 1)\nsys.exit(7)"), env=environment(), stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline()) == {"ready": True}

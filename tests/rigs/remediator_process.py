@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import nodeprep
+from nodeprep.doors import unix_socket
 from tests.rigs.waiting import until
 
 AGENT = Path(nodeprep.__file__).parents[1]
@@ -71,7 +72,7 @@ class Remediator:
 
     def connected(self) -> socket.socket:
         made = socket.socket(socket.AF_UNIX)
-        made.connect(str(self.socket))  # without a time of ours: a full queue is waited for
+        unix_socket.connect(made, self.socket)  # without a time of ours: a full queue is waited for
         made.settimeout(PLENTY)
         return made
 

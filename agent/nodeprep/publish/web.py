@@ -16,7 +16,7 @@ from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 from threading import Thread
 from typing import Self
 
-from nodeprep.doors import clock, unix_listener
+from nodeprep.doors import clock, unix_socket
 from nodeprep.doors.http import transport
 from nodeprep.publish import page_http
 from nodeprep.publish.page_http import END, HEAD_LIMIT_BYTES, JSON, PageAnswer, Routes
@@ -265,7 +265,7 @@ def serve(address: str, port: int, pages: NetworkPages) -> PageServer:
 def serve_local(path: Path, local: LocalPages) -> PageServer:
     """Serve the report on a unix socket for root. Raises CannotServe."""
     try:
-        listener = unix_listener.listening(path, BACKLOG)
+        listener = unix_socket.listening(path, BACKLOG)
     except OSError as error:
         why = error.strerror or str(error)
         raise CannotServe(f"cannot listen on {path}: {why}; see ls -la {path.parent}") from None

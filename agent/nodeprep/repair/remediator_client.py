@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,7 +15,7 @@ import nodeprep
 from nodeprep.decide import remediator_protocol
 from nodeprep.decide.remediator_limits import RefusedRun, RunRefusal
 from nodeprep.decide.remediator_protocol import LINE_BYTES
-from nodeprep.doors import clock
+from nodeprep.doors import clock, unix_socket
 from nodeprep.repair.playbook_run import RunEnd, RunOutcome, TaskLine, TaskResult
 from nodeprep.repair.remedy_act import RemedyAct
 
@@ -155,7 +156,7 @@ class _Connection:
     def __enter__(self) -> Self:
         self._socket.settimeout(ANSWER_SECONDS)
         try:
-            self._socket.connect(self.path)
+            unix_socket.connect(self._socket, Path(self.path))
         except OSError as error:
             self._socket.close()
             raise NoRemediator(f"{self.path}: {error.strerror or error}; {ABSENT}") from error

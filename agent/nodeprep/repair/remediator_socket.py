@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nodeprep.decide.remediator_protocol import LINE_BYTES
-from nodeprep.doors import clock, unix_listener
+from nodeprep.doors import clock, unix_socket
 from nodeprep.repair.remediator import Caller
 from nodeprep.values import Struct, field
 
@@ -46,7 +46,7 @@ class RequestServer:
         self._path, self._answer = path, answer
         self._is_stopped = False
         self._selector = selectors.DefaultSelector()
-        self._listener = unix_listener.listening(path, BACKLOG)
+        self._listener = unix_socket.listening(path, BACKLOG)
         self._listener.setblocking(False)
         self._selector.register(self._listener, selectors.EVENT_READ)
 
