@@ -22,10 +22,11 @@ from nodeprep.repair.remedy_act import RemedyAct
 DIRECTORY_VARIABLE = "NODEPREP_REMEDIATOR_DIR"  # of the socket
 ANSWER_SECONDS = 5.0
 PERIOD_SECONDS = 0.2  # between two questions for the status
-AWAY_SECONDS = 15.0  # for which it may not answer while it runs what we asked for: it hangs up on who is in others' way
+AWAY_SECONDS = 15.0  # in which one that went away while it ran what we asked for may come again
 MARGIN_SECONDS = 180.0  # after the deadline of a play: the idle proof, and an attempt that ends slowly
 ENDING_SECONDS = 60.0  # for an attempt that was cancelled
 SHOWN_CHARACTERS = 40  # of an answer that is none
+HELLO = {"hello": {"version": nodeprep.__version__}}
 # The ends that are no RunEnd. "interrupted": somebody else cancelled it, or the remediator ended.
 ENDS = {"checked": RunEnd.DONE, "interrupted": RunEnd.BROKEN}
 ABSENT = "wanted the remediator of this node: is components/repair applied, and does its pod run here?"
@@ -33,6 +34,10 @@ ABSENT = "wanted the remediator of this node: is components/repair applied, and 
 
 class NoRemediator(Exception):
     """Nobody answers as a remediator of our version. Its text is one line that names the socket."""
+
+
+class CrowdedOut(NoRemediator):
+    """It is there, and others are in our way: it hangs up on who has been silent for longest."""
 
 
 def socket_path() -> str:
@@ -48,8 +53,8 @@ class RemediatorClient:
 
     def require(self) -> None:
         """Raise NoRemediator where none of our version answers."""
-        with _Connection(self._path) as connection:
-            connection.greet()
+        told = _asked(self._path, HELLO, clock.now() + AWAY_SECONDS, absent=0.0)
+        _hold_version(self._path, told)
 
     def require_ansible(self) -> None:
         """The remediator has its own, and says so where it is missing."""
@@ -73,9 +78,11 @@ class RemediatorClient:
     def _cancel(self, attempt: str) -> None:
         """End it, and wait until it has ended. The connection that asked for it is over, so all was read that came."""
         until = clock.now() + ENDING_SECONDS
-        with suppress(NoRemediator), _Connection(self._path) as connection:
-            connection.ask({"cancel": {"attempt": attempt}})
-            while connection.ask({"status": {"attempt": attempt}}).get("status") == "running" and clock.now() < until:
+        with suppress(NoRemediator):
+            _asked(self._path, {"cancel": {"attempt": attempt}}, until)
+            while clock.now() < until:
+                if _asked(self._path, {"status": {"attempt": attempt}}, until).get("status") != "running":
+                    return
                 clock.sleep(PERIOD_SECONDS)
 
 
@@ -85,14 +92,14 @@ class _Attempt:
     def __init__(self, path: str, act: RemedyAct, say: Callable[[TaskLine], None]) -> None:
         self._path, self._act, self._say = path, act, say
         self._told = 0  # tasks
+        self._until = clock.now() + act.seconds + MARGIN_SECONDS
 
     def ran(self) -> RunOutcome:
         """Raises NoRemediator, RefusedRun."""
-        until = clock.now() + self._act.seconds + MARGIN_SECONDS
         told = self._begun()
         try:
             while told.get("status") == "running":
-                if clock.now() >= until:
+                if clock.now() >= self._until:
                     raise NoRemediator(f"{self._path}: it has not told the end of the attempt in time")
                 clock.sleep(PERIOD_SECONDS)
                 told = self._status()
@@ -102,29 +109,32 @@ class _Attempt:
             raise _odd(self._path, told) from None
 
     def _begun(self) -> Mapping[str, Any]:
-        """What it says to the run. Where that gets lost, its status: the run may have begun."""
+        """What it says to the run. Where that gets lost it is asked again: an id never begins twice."""
+        away, is_again = clock.now() + AWAY_SECONDS, False
+        while True:
+            try:
+                told = self._asked_to_run()
+            except CrowdedOut:
+                if clock.now() >= away:
+                    raise
+                told = self._status()
+            else:
+                is_seen = is_again and told.get("refused", {}).get("reason") == RunRefusal.SEEN
+                return self._status() if is_seen else told
+            if told.get("status") != "unknown":
+                return told
+            is_again = True
+            clock.sleep(PERIOD_SECONDS)
+
+    def _asked_to_run(self) -> Mapping[str, Any]:
         act = self._act
         body = {"attempt": act.attempt, "remedy": act.header.name, "args": dict(act.args), "check": act.check}
         with _Connection(self._path) as connection:
-            connection.greet()
-            try:
-                return connection.ask({"run": {**body, "deadline": act.seconds}})
-            except NoRemediator:
-                told = self._status()
-                if told.get("status") == "unknown":
-                    raise
-                return told
+            _hold_version(self._path, connection.ask(HELLO))
+            return connection.ask({"run": {**body, "deadline": act.seconds}})
 
     def _status(self) -> Mapping[str, Any]:
-        away = clock.now() + AWAY_SECONDS
-        while True:
-            try:
-                with _Connection(self._path) as connection:
-                    return connection.ask({"status": {"attempt": self._act.attempt}})
-            except NoRemediator:
-                if clock.now() >= away:
-                    raise
-            clock.sleep(PERIOD_SECONDS)
+        return _asked(self._path, {"status": {"attempt": self._act.attempt}}, self._until)
 
     def _tell(self, tasks: Iterable[Mapping[str, Any]]) -> None:
         lines = [TaskLine(str(one["task"]), TaskResult(one["result"])) for one in tasks]
@@ -159,6 +169,8 @@ class _Connection:
             unix_socket.connect(self._socket, Path(self.path))
         except OSError as error:
             self._socket.close()
+            if isinstance(error, BlockingIOError):
+                raise CrowdedOut(f"{self.path}: too many want to speak to the remediator") from error
             raise NoRemediator(f"{self.path}: {error.strerror or error}; {ABSENT}") from error
         return self
 
@@ -171,15 +183,6 @@ class _Connection:
                 pass
         self._socket.close()
 
-    def greet(self) -> None:
-        """Raise NoRemediator for one of another version."""
-        told = self.ask({"hello": {"version": nodeprep.__version__}}).get("hello")
-        if not isinstance(told, dict):
-            raise _odd(self.path, told)
-        if told.get("runs") is not True:
-            found = f"found a remediator of version {str(told.get('version'))[:SHOWN_CHARACTERS]!r}"
-            raise NoRemediator(f"{self.path}: {found}, wanted {nodeprep.__version__}: give both pods one version")
-
     def ask(self, request: Mapping[str, Any]) -> Mapping[str, Any]:
         """The answer to a request. Raises NoRemediator."""
         try:
@@ -187,10 +190,10 @@ class _Connection:
             while b"\n" not in self._came:
                 part = self._socket.recv(LINE_BYTES)
                 if not part or len(self._came) > LINE_BYTES:
-                    raise NoRemediator(f"{self.path}: the remediator hung up")
+                    raise CrowdedOut(f"{self.path}: the remediator hung up")
                 self._came += part
         except OSError as error:
-            raise NoRemediator(f"{self.path}: {error.strerror or error}") from error
+            raise CrowdedOut(f"{self.path}: {error.strerror or error}") from error
         line, _, self._came = self._came.partition(b"\n")
         try:
             told = json.loads(line)
@@ -199,6 +202,34 @@ class _Connection:
         if not isinstance(told, dict):
             raise _odd(self.path, line)
         return told
+
+
+def _hold_version(path: str, told: Mapping[str, Any]) -> None:
+    """Raise NoRemediator for an answer to HELLO that is not of our version."""
+    hello = told.get("hello")
+    if not isinstance(hello, dict):
+        raise _odd(path, hello)
+    if hello.get("runs") is not True:
+        found = f"found a remediator of version {str(hello.get('version'))[:SHOWN_CHARACTERS]!r}"
+        raise NoRemediator(f"{path}: {found}, wanted {nodeprep.__version__}: give both pods one version")
+
+
+def _asked(path: str, request: Mapping[str, Any], until: float, absent: float = AWAY_SECONDS) -> Mapping[str, Any]:
+    """The answer, asked for again until that time of the monotonic clock where others are in our way.
+
+    One that is not there may come again within `absent` seconds. Raises NoRemediator.
+    """
+    away = clock.now() + absent
+    while True:
+        try:
+            with _Connection(path) as connection:
+                return connection.ask(request)
+        except NoRemediator as none:
+            if isinstance(none, CrowdedOut):
+                away = clock.now() + PERIOD_SECONDS + absent
+            if clock.now() >= min(away, until):
+                raise
+        clock.sleep(PERIOD_SECONDS)
 
 
 def _odd(path: str, told: object) -> NoRemediator:
