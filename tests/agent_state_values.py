@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from nodeprep.agent_state import AgentState, Case
+from nodeprep.agent_state import AgentState, Case, NodeState, PastAttempt, RepairAttempt
 from nodeprep.decide.check_results import CheckObservation
 from nodeprep.model import (
     Check,
@@ -109,3 +109,43 @@ def agent_state(**different: Any) -> AgentState:
     """The agent state of one boot of one node, written by version 1.0."""
     usual: dict[str, Any] = {"boot_id": BOOT, "node_uid": "uid-1", "version": "1.0"}
     return AgentState(**(usual | different))
+
+
+def attempt(step: str = "running", **different: Any) -> RepairAttempt:
+    """An attempt to set up the interface of mlx5_3/1, that began 10 s after its conviction on an unhealthy node."""
+    usual: dict[str, Any] = {
+        "id": "a" * 32,
+        "check": "port.state",
+        "place": PLACE,
+        "port": 1,
+        "reason": "NoSignal",
+        "remedy": "link_up",
+        "step": step,
+        "boot_id": BOOT,
+        "wall": 1.8e9,
+        "step_since": 110.0,
+        "deadline": 120.0,
+        "disturbs": ("port.flap", "port.state", "counter.physical"),
+        "slot": "nodeprep-slot-0",
+        "slot_until": 290.0,
+        "state_before": NodeState.UNHEALTHY.value,
+        "heard_at": 110.0,
+    }
+    return RepairAttempt(**(usual | different))
+
+
+def past(outcome: str = "unreleased", **different: Any) -> PastAttempt:
+    """The same attempt, over since second 200."""
+    usual: dict[str, Any] = {
+        "id": "b" * 32,
+        "check": "port.state",
+        "place": PLACE,
+        "port": 1,
+        "reason": "NoSignal",
+        "remedy": "link_up",
+        "boot_id": BOOT,
+        "at": 200.0,
+        "wall": 1.8e9,
+        "outcome": outcome,
+    }
+    return PastAttempt(**(usual | different))

@@ -21,15 +21,15 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
 
-from nodeprep.agent_state import AgentState, NodeState
+from nodeprep.agent_state import AgentState, NodeState, RepairAttempt
 from nodeprep.decide import fault_confirmation, gate_readiness, reconciliation, upgrade
 from nodeprep.decide.check_results import CheckObservation
 from nodeprep.decide.desired import Desired
-from nodeprep.decide.gate_readiness import AssignedProfile, Mode, Repair
+from nodeprep.decide.gate_readiness import AssignedProfile, Mode
 from nodeprep.decide.reconciliation import AgentPolicy, Observed
 from nodeprep.model import Confirmation, Remedy, Stage, Status
 from nodeprep.values import Struct, field, replace
-from tests.agent_state_values import check, checks, finding
+from tests.agent_state_values import attempt, check, checks, finding
 
 K = TypeVar("K")
 Key = tuple[str, int]  # a check and a port: a column of a look
@@ -87,12 +87,10 @@ class World:
 WORLDS = (World(STATE, BOOKS), World(STATE, SOFT), World(BOOKS, SOFT), World(STATE, KLOG))
 INTOLERANT = finding("plugin.tolerates-gate", Status.FAIL)
 TOLERANT = finding("plugin.tolerates-gate", Status.OK)
-REPAIRS = (
-    Repair(),
-    Repair(available=True),
-    Repair(available=True, is_running=True),
-    Repair(available=True, has_ended=True),
-    Repair(budget_spent=True),
+# Of a check that no history has: how a remedy and looks at its own case go together, test_repair_lives.py plays.
+REPAIRS: tuple[RepairAttempt | None, ...] = (
+    None,
+    *(attempt(step, check="module.core", disturbs=()) for step in ("ledger", "asked", "running", "validating", "odd")),
 )
 ALL_WELL, ALL_FRESH = "ooo", "ff"
 
@@ -201,7 +199,6 @@ class Node(Struct):
     uid: int = 1
     mode: Mode = Mode.GATE
     profile: int = 0
-    repair: Repair = REPAIRS[0]
     tolerant: bool = True
     agent_state: AgentState = field(default_factory=AgentState)
     truth: Truth = field(default_factory=Truth)
@@ -238,7 +235,9 @@ def _alter(node: Node, what: str, number: float) -> None:
     elif what == "profile":
         node.profile = int(number) % len(node.world.profiles)
     elif what == "repair":
-        node.repair = REPAIRS[int(number) % len(REPAIRS)]
+        given = REPAIRS[int(number) % len(REPAIRS)]
+        own = given and replace(given, boot_id=node.agent_state.boot_id, step_since=node.now, heard_at=node.now)
+        node.agent_state = replace(node.agent_state, attempt=own)
     elif what == "tolerant":
         node.tolerant = not node.tolerant
     elif what == "copy":
@@ -308,9 +307,7 @@ def _look(node: Node, pause: float, results: str, fresh: str) -> None:
 def _think(node: Node, looked: frozenset[str], began: float, ended: float) -> None:
     findings = [node.world.said[pair] for pair in enumerate(node.standing)]
     findings.append(TOLERANT if node.tolerant else INTOLERANT)
-    heard = Observed(
-        tuple(findings), dict.fromkeys(looked, CheckObservation(began, ended)), full_round=True, repair=node.repair
-    )
+    heard = Observed(tuple(findings), dict.fromkeys(looked, CheckObservation(began, ended)), full_round=True)
     before = node.agent_state.state
     node.agent_state, told = reconciliation.reconcile(
         node.agent_state, heard, node.world.rules[node.mode, node.profile], node.now

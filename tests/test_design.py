@@ -112,7 +112,9 @@ def test_the_table_of_states() -> None:
             row.start,
             row.why,
             row.to,
-            "planned" if row.start in repair or row.event in {state_table.mendable, state_table.budget_spent} else "",
+            "planned"
+            if row.start in repair or row.event in {state_table.remedy_runs, state_table.budget_spent}
+            else "",
         ]
         for row in TABLE
     ]

@@ -1,7 +1,8 @@
 """What the agent remembers of its node: passes in this boot, cases, and the node state.
 
-All times are CLOCK_BOOTTIME seconds of the boot `boot_id`. In another boot only `baseline`, `hardware_profiles` and
-`passed` mean anything. `decide` changes it, `doors/files/state_store.py` keeps it, and `check` reads it.
+All times are CLOCK_BOOTTIME seconds of the boot `boot_id`, but for those of attempts, which say their boot. In another
+boot only `baseline`, `hardware_profiles`, `passed` and what is known of attempts mean anything. `decide` changes it,
+`doors/files/state_store.py` keeps it, and `check` reads it.
 """
 
 from __future__ import annotations
@@ -87,6 +88,64 @@ class BlindSince(Value):
     message: str
 
 
+class RepairAttempt(Value):
+    """The one run of a remedy that is under way: from before the remediator is asked until its case was judged.
+
+    `id` is the one that both ledgers have. `check`, `place`, `port` and `reason` are of the case that it is to mend.
+    `step` is a word of `attempt_steps.AttemptStep`, as text: what a newer version wrote must not cost the memory.
+    `step_since` and `heard_at`, when the remediator last said that it runs, are CLOCK_BOOTTIME seconds of the boot
+    `boot_id`, `wall` is when it began, seconds since 1970. `deadline` are the seconds that the play may take.
+    `serving`: the node had been Ready in that boot. `disturbs` are checks that the remedy may make fail. `slot` is the
+    Lease that the node holds for it, `slot_until` when that ends unless it is renewed. `state_before` is that of the
+    node. `approval` is the one that it uses, "" if it needs none. `end` is how the play ended, "" before.
+    """
+
+    id: str
+    check: str
+    place: str
+    port: int | None
+    reason: str
+    remedy: str
+    step: str
+    boot_id: str
+    wall: float
+    step_since: float
+    deadline: float
+    args: Mapping[str, str] = field(default_factory=dict)
+    serving: bool = True
+    disturbs: tuple[str, ...] = ()
+    slot: str = ""
+    slot_until: float = 0.0
+    state_before: str = ""
+    approval: str = ""
+    heard_at: float = 0.0
+    end: str = ""
+
+    @property
+    def subject(self) -> Subject:
+        return Subject(self.place, self.port, "")
+
+
+class PastAttempt(Value):
+    """A run of a remedy that is over. Fields are as in RepairAttempt, `at` is when it ended, in its boot.
+
+    `outcome` is a word of `repair_budget.AttemptOutcome`, as text. `refused` says who refused it, "" if it ran.
+    """
+
+    id: str
+    check: str
+    place: str
+    port: int | None
+    reason: str
+    remedy: str
+    boot_id: str
+    at: float
+    wall: float
+    outcome: str
+    refused: str = ""
+    state_before: str = ""
+
+
 class AgentState(Value):
     """All that the agent remembers. `at` is when it last changed. `version` is the nodeprep that wrote it.
 
@@ -111,6 +170,12 @@ class AgentState(Value):
     time since when none of its pods was here, None while one is.
 
     `reset_done` is the last reset on the Node that was carried out.
+
+    Repair: `attempt` is the one under way, `attempts` those that are over and still count, oldest first. `disturbed`
+    are checks that a remedy may have made fail, each with the time before which a look tells nothing. `was_ready`: the
+    node was Ready in this boot, None if nobody knows. `approved` is the last approval on the Node that was used.
+    `helped` and `unhelpful` are remedies that here ended with and without a release, with the wall time. `held` are
+    remedies that were seen to be held in the whole fleet. `slot` is the Lease to be given back, "" for none.
     """
 
     boot_id: str = ""
@@ -143,6 +208,15 @@ class AgentState(Value):
     unproven_until: Mapping[str, float] = field(default_factory=dict)
     came_with_version: tuple[str, ...] = ()
     reset_done: str = ""
+    attempt: RepairAttempt | None = None
+    attempts: tuple[PastAttempt, ...] = ()
+    disturbed: Mapping[str, float] = field(default_factory=dict)
+    was_ready: bool | None = None
+    approved: str = ""
+    helped: Mapping[str, float] = field(default_factory=dict)
+    unhelpful: Mapping[str, float] = field(default_factory=dict)
+    held: Mapping[str, float] = field(default_factory=dict)
+    slot: str = ""
 
     def case(self, check: str, subject: Subject) -> Case | None:
         """The case against a subject, if there is one."""

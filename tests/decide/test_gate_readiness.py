@@ -8,11 +8,11 @@ import pytest
 
 from nodeprep.agent_state import AgentState, BlindSince, Case, NodeState, PassStreak
 from nodeprep.decide import fault_confirmation, gate_readiness
-from nodeprep.decide.gate_readiness import NO_REPAIR, AssignedProfile, ReadinessPolicy, Repair
+from nodeprep.decide.gate_readiness import AssignedProfile, ReadinessPolicy
 from nodeprep.decide.state_table import TABLE
-from nodeprep.model import Check, Remedy, Severity, Stage
+from nodeprep.model import Remedy, Severity, Stage
 from nodeprep.values import replace
-from tests.agent_state_values import BOOT, agent_state, case, check, checks
+from tests.agent_state_values import BOOT, agent_state, attempt, case, check, checks, past
 
 POLICY = ReadinessPolicy()
 NOW = 10_000.0
@@ -28,7 +28,7 @@ PROVEN = PassStreak(3, 100.0, 130.0, proven=True)
 ONCE = PassStreak(1, 100.0, 100.0)
 BOTH = {DEVICE: PROVEN, NODE_STAGE: PROVEN}
 LINK_UP = Remedy("link_up", {"interface": "eth2"})
-ABLE = Repair(available=True)
+SPENT = True
 
 
 def wrong(ago: float = 100.0, **different: Any) -> Case:
@@ -46,10 +46,8 @@ def memory(state: NodeState, ago: float = 100.0, **different: Any) -> AgentState
     return agent_state(**({"state": state, "since": NOW - ago, "pass_streaks": BOTH} | different))
 
 
-def then(
-    before: AgentState, *assigned: AssignedProfile, repair: Repair = NO_REPAIR, known: dict[str, Check] = CHECKS
-) -> AgentState:
-    return gate_readiness.advance(before, assigned or (RDMA,), known, POLICY, NOW, repair=repair)
+def then(before: AgentState, *assigned: AssignedProfile, spent: bool = False) -> AgentState:
+    return gate_readiness.advance(before, assigned or (RDMA,), CHECKS, POLICY, NOW, budget_spent=spent)
 
 
 BOOTSTRAP, READY, UNHEALTHY = NodeState.BOOTSTRAP, NodeState.READY, NodeState.UNHEALTHY
@@ -59,80 +57,81 @@ BLIND = {DEVICE: BlindSince(NOW - 1, "/sys/class/infiniband: denied (errno 13)")
 REFUSED = replace(RDMA, refusal="no baseline confirms rdma-roce")
 MENDABLE: dict[str, Any] = {"cases": (wrong(remedy=LINK_UP),)}
 WRONG: dict[str, Any] = {"cases": (wrong(),)}
+RUNS: dict[str, Any] = {**MENDABLE, "attempt": attempt("running")}
+JUDGED: dict[str, Any] = {**MENDABLE, "attempts": (past(state_before="Unhealthy"),)}
+FOR_HUMAN: dict[str, Any] = {"attempts": (past("released", state_before="AwaitingHuman"),)}
 SPARED: dict[str, Any] = {"cases": (wrong(deferred_until=NOW + 1),)}
 
 ROWS = [
-    # from, memory, profile, repair, to
-    (BOOTSTRAP, {}, RDMA, Repair(), READY),
-    (BOOTSTRAP, {"pass_streaks": {}}, RDMA, Repair(), BOOTSTRAP),
-    (BOOTSTRAP, {"pass_streaks": {DEVICE: PROVEN}}, RDMA, Repair(), BOOTSTRAP),
-    (BOOTSTRAP, {"pass_streaks": BOTH | {DEVICE: ONCE}}, RDMA, Repair(), BOOTSTRAP),
-    (BOOTSTRAP, {"cases": (suspect(),)}, RDMA, Repair(), BOOTSTRAP),
-    (BOOTSTRAP, {"blind": BLIND}, RDMA, Repair(), BOOTSTRAP),
-    (BOOTSTRAP, SPARED, RDMA, Repair(), READY),
-    (BOOTSTRAP, {"cases": (wrong(59.0, looks=((NOW, False),)),)}, RDMA, Repair(), BOOTSTRAP),
-    (BOOTSTRAP, {}, REFUSED, Repair(), BOOTSTRAP),
-    (BOOTSTRAP, {"ago": 3600.0}, REFUSED, Repair(), BOOTSTRAP),
-    (BOOTSTRAP, MENDABLE, RDMA, ABLE, REPAIRING),
-    (BOOTSTRAP, MENDABLE, RDMA, Repair(), BOOTSTRAP),
-    (BOOTSTRAP, MENDABLE, RDMA, Repair(available=True, on_hold=True), BOOTSTRAP),
-    (BOOTSTRAP, MENDABLE, RDMA, Repair(available=True, budget_spent=True), AWAITING_HUMAN),
-    (BOOTSTRAP, {"cases": (wrong(29.0, remedy=LINK_UP),)}, RDMA, ABLE, BOOTSTRAP),
-    (BOOTSTRAP, {"cases": (wrong(remedy=LINK_UP, passes=1),)}, RDMA, ABLE, BOOTSTRAP),
-    (BOOTSTRAP, {"cases": (wrong(remedy=LINK_UP, latched="3 times"),)}, RDMA, ABLE, AWAITING_HUMAN),
-    (BOOTSTRAP, WRONG, RDMA, Repair(), AWAITING_HUMAN),
-    (BOOTSTRAP, {"cases": (wrong(59.0),)}, RDMA, Repair(), BOOTSTRAP),
-    (BOOTSTRAP, {"pass_streaks": {}, "ago": 3600.0}, RDMA, Repair(), AWAITING_HUMAN),
-    (BOOTSTRAP, {"pass_streaks": {}, "ago": 3599.0}, RDMA, Repair(), BOOTSTRAP),
-    (READY, {}, RDMA, Repair(), READY),
-    (READY, WRONG, RDMA, Repair(), UNHEALTHY),
-    (READY, SPARED, RDMA, Repair(), READY),
-    (READY, {"cases": (wrong(deferred_until=NOW),)}, RDMA, Repair(), UNHEALTHY),
-    (READY, {"cases": (suspect(),)}, RDMA, Repair(), READY),
-    (READY, {"blind": BLIND}, RDMA, Repair(), READY),
-    (READY, {"cases": (wrong(check="time.sync"),)}, RDMA, Repair(), READY),
-    (READY, {"pass_streaks": {DEVICE: PROVEN}}, RDMA, Repair(), BOOTSTRAP),
-    (READY, {}, REFUSED, Repair(), BOOTSTRAP),
-    (UNHEALTHY, {}, RDMA, Repair(), READY),
-    (UNHEALTHY, {"cases": (suspect(),)}, RDMA, Repair(), UNHEALTHY),
-    (UNHEALTHY, WRONG, RDMA, ABLE, UNHEALTHY),
-    (UNHEALTHY, {**WRONG, "pass_streaks": {DEVICE: PROVEN}}, RDMA, Repair(), BOOTSTRAP),
-    (UNHEALTHY, WRONG, REFUSED, Repair(), BOOTSTRAP),
-    (UNHEALTHY, MENDABLE, RDMA, ABLE, REPAIRING),
-    (UNHEALTHY, MENDABLE, RDMA, Repair(), UNHEALTHY),
-    (UNHEALTHY, {"cases": (wrong(latched="3 times"),)}, RDMA, Repair(), AWAITING_HUMAN),
-    (UNHEALTHY, WRONG, RDMA, Repair(budget_spent=True), AWAITING_HUMAN),
-    (REPAIRING, MENDABLE, RDMA, Repair(available=True, is_running=True), REPAIRING),
-    (REPAIRING, MENDABLE, RDMA, Repair(available=True), REPAIRING),
-    (REPAIRING, MENDABLE, RDMA, Repair(available=True, has_ended=True), VALIDATING),
-    (REPAIRING, {**MENDABLE, "ago": 0.0}, RDMA, Repair(available=True, has_ended=True), REPAIRING),
-    (REPAIRING, MENDABLE, RDMA, Repair(), VALIDATING),
-    (REPAIRING, {**MENDABLE, "ago": 0.0}, RDMA, Repair(), REPAIRING),
-    (REPAIRING, MENDABLE, RDMA, Repair(is_running=True), REPAIRING),
-    (REPAIRING, MENDABLE, RDMA, Repair(available=True, on_hold=True), VALIDATING),
-    (REPAIRING, {}, RDMA, ABLE, VALIDATING),
-    (VALIDATING, {}, RDMA, Repair(), READY),
-    (VALIDATING, {"cases": (suspect(),)}, RDMA, Repair(), VALIDATING),
-    (VALIDATING, {"pass_streaks": {DEVICE: PROVEN}}, RDMA, Repair(), BOOTSTRAP),
-    (VALIDATING, {}, REFUSED, Repair(), BOOTSTRAP),
-    (VALIDATING, {**MENDABLE, "ago": 119.0}, RDMA, ABLE, VALIDATING),
-    (VALIDATING, {**MENDABLE, "ago": 120.0}, RDMA, ABLE, UNHEALTHY),
-    (VALIDATING, {**MENDABLE, "ago": 120.0, "pass_streaks": {}}, RDMA, ABLE, BOOTSTRAP),
-    (AWAITING_HUMAN, {"all_passing_since": NOW - 600.0}, RDMA, Repair(), READY),
-    (AWAITING_HUMAN, {"all_passing_since": NOW - 599.0}, RDMA, Repair(), AWAITING_HUMAN),
-    (AWAITING_HUMAN, {"ago": 9999.0}, RDMA, Repair(), AWAITING_HUMAN),
-    (AWAITING_HUMAN, {**WRONG, "all_passing_since": NOW - 600.0}, RDMA, ABLE, AWAITING_HUMAN),
-    (AWAITING_HUMAN, {"blind": BLIND, "all_passing_since": NOW - 600.0}, RDMA, Repair(), AWAITING_HUMAN),
-    (AWAITING_HUMAN, {"all_passing_since": NOW - 600.0}, REFUSED, Repair(), AWAITING_HUMAN),
+    # from, memory, profile, whether the budget is spent, to
+    (BOOTSTRAP, {}, RDMA, False, READY),
+    (BOOTSTRAP, {"pass_streaks": {}}, RDMA, False, BOOTSTRAP),
+    (BOOTSTRAP, {"pass_streaks": {DEVICE: PROVEN}}, RDMA, False, BOOTSTRAP),
+    (BOOTSTRAP, {"pass_streaks": BOTH | {DEVICE: ONCE}}, RDMA, False, BOOTSTRAP),
+    (BOOTSTRAP, {"cases": (suspect(),)}, RDMA, False, BOOTSTRAP),
+    (BOOTSTRAP, {"blind": BLIND}, RDMA, False, BOOTSTRAP),
+    (BOOTSTRAP, SPARED, RDMA, False, READY),
+    (BOOTSTRAP, {"cases": (wrong(59.0, looks=((NOW, False),)),)}, RDMA, False, BOOTSTRAP),
+    (BOOTSTRAP, {}, REFUSED, False, BOOTSTRAP),
+    (BOOTSTRAP, {"ago": 3600.0}, REFUSED, False, BOOTSTRAP),
+    (BOOTSTRAP, RUNS, RDMA, False, REPAIRING),
+    (BOOTSTRAP, MENDABLE, RDMA, False, BOOTSTRAP),
+    (BOOTSTRAP, MENDABLE, RDMA, SPENT, AWAITING_HUMAN),
+    (BOOTSTRAP, {"cases": (wrong(remedy=LINK_UP, latched="3 times"),)}, RDMA, False, AWAITING_HUMAN),
+    (BOOTSTRAP, WRONG, RDMA, False, AWAITING_HUMAN),
+    (BOOTSTRAP, {"cases": (wrong(59.0),)}, RDMA, False, BOOTSTRAP),
+    (BOOTSTRAP, {"pass_streaks": {}, "ago": 3600.0}, RDMA, False, AWAITING_HUMAN),
+    (BOOTSTRAP, {"pass_streaks": {}, "ago": 3599.0}, RDMA, False, BOOTSTRAP),
+    (READY, {}, RDMA, False, READY),
+    (READY, {"attempt": attempt("asked")}, RDMA, False, REPAIRING),
+    (READY, WRONG, RDMA, False, UNHEALTHY),
+    (READY, SPARED, RDMA, False, READY),
+    (READY, {"cases": (wrong(deferred_until=NOW),)}, RDMA, False, UNHEALTHY),
+    (READY, {"cases": (suspect(),)}, RDMA, False, READY),
+    (READY, {"blind": BLIND}, RDMA, False, READY),
+    (READY, {"cases": (wrong(check="time.sync"),)}, RDMA, False, READY),
+    (READY, {"pass_streaks": {DEVICE: PROVEN}}, RDMA, False, BOOTSTRAP),
+    (READY, {}, REFUSED, False, BOOTSTRAP),
+    (UNHEALTHY, {}, RDMA, False, READY),
+    (UNHEALTHY, {"cases": (suspect(),)}, RDMA, False, UNHEALTHY),
+    (UNHEALTHY, {**WRONG, "pass_streaks": {DEVICE: PROVEN}}, RDMA, False, BOOTSTRAP),
+    (UNHEALTHY, WRONG, REFUSED, False, BOOTSTRAP),
+    (UNHEALTHY, {"attempt": attempt("ledger")}, RDMA, False, REPAIRING),
+    (UNHEALTHY, {**RUNS, "attempt": attempt("asked")}, RDMA, False, REPAIRING),
+    (UNHEALTHY, {**RUNS, "attempt": attempt("of a newer version")}, RDMA, False, REPAIRING),
+    (UNHEALTHY, MENDABLE, RDMA, False, UNHEALTHY),
+    (UNHEALTHY, {"cases": (wrong(latched="3 times"),)}, RDMA, False, AWAITING_HUMAN),
+    (UNHEALTHY, WRONG, RDMA, SPENT, AWAITING_HUMAN),
+    (REPAIRING, RUNS, RDMA, False, REPAIRING),
+    (REPAIRING, {"attempt": attempt("running")}, RDMA, SPENT, REPAIRING),
+    (REPAIRING, {**RUNS, "attempt": attempt("validating")}, RDMA, False, VALIDATING),
+    (REPAIRING, MENDABLE, RDMA, False, VALIDATING),
+    (VALIDATING, {"attempt": attempt("validating")}, RDMA, False, VALIDATING),
+    (VALIDATING, {**MENDABLE, "attempt": attempt("validating"), "ago": 9999.0}, RDMA, SPENT, VALIDATING),
+    (VALIDATING, RUNS, RDMA, False, REPAIRING),
+    (VALIDATING, {}, RDMA, False, READY),
+    (VALIDATING, {"cases": (suspect(),)}, RDMA, False, UNHEALTHY),
+    (VALIDATING, {"pass_streaks": {DEVICE: PROVEN}}, RDMA, False, BOOTSTRAP),
+    (VALIDATING, {}, REFUSED, False, BOOTSTRAP),
+    (VALIDATING, JUDGED, RDMA, False, UNHEALTHY),
+    (VALIDATING, {**JUDGED, "pass_streaks": {}}, RDMA, False, BOOTSTRAP),
+    (VALIDATING, FOR_HUMAN, RDMA, False, AWAITING_HUMAN),
+    (AWAITING_HUMAN, {"all_passing_since": NOW - 600.0}, RDMA, False, READY),
+    (AWAITING_HUMAN, {"all_passing_since": NOW - 599.0}, RDMA, False, AWAITING_HUMAN),
+    (AWAITING_HUMAN, {"ago": 9999.0}, RDMA, False, AWAITING_HUMAN),
+    (AWAITING_HUMAN, {**WRONG, "all_passing_since": NOW - 600.0}, RDMA, False, AWAITING_HUMAN),
+    (AWAITING_HUMAN, {"blind": BLIND, "all_passing_since": NOW - 600.0}, RDMA, False, AWAITING_HUMAN),
+    (AWAITING_HUMAN, {"all_passing_since": NOW - 600.0}, REFUSED, False, AWAITING_HUMAN),
+    (AWAITING_HUMAN, RUNS, RDMA, SPENT, REPAIRING),
 ]
 
 
-@pytest.mark.parametrize(("start", "holds", "profile", "repair", "to"), ROWS)
+@pytest.mark.parametrize(("start", "holds", "profile", "spent", "to"), ROWS)
 def test_follows(
-    start: NodeState, holds: dict[str, Any], profile: AssignedProfile, repair: Repair, to: NodeState
+    start: NodeState, holds: dict[str, Any], profile: AssignedProfile, *, spent: bool, to: NodeState
 ) -> None:
     before = memory(start, **holds)
-    after = then(before, profile, repair=repair)
+    after = then(before, profile, spent=spent)
     assert after.state is to
     assert after.since == (NOW if to is not start else before.since)
     fails = any(case.convicted for case in holds.get("cases", ()))
@@ -150,15 +149,15 @@ def test_what_stays_as_it_is_is_the_same_value() -> None:
     assert then(ready) is ready
 
 
-@pytest.mark.parametrize(("start", "holds", "profile", "repair", "to"), ROWS)
+@pytest.mark.parametrize(("start", "holds", "profile", "spent", "to"), ROWS)
 def test_walking_on_comes_to_an_end(
-    start: NodeState, holds: dict[str, Any], profile: AssignedProfile, repair: Repair, to: NodeState
+    start: NodeState, holds: dict[str, Any], profile: AssignedProfile, *, spent: bool, to: NodeState
 ) -> None:
     del to
     now = memory(start, **holds)
     for _ in range(6):
-        now = then(now, profile, repair=repair)
-    assert then(now, profile, repair=repair) is now
+        now = then(now, profile, spent=spent)
+    assert then(now, profile, spent=spent) is now
 
 
 WHYS = [
@@ -179,10 +178,18 @@ def test_a_consequence_calls_no_human_while_its_root_can_be_repaired() -> None:
     root = case("pci.driver-bound", port=None, convicted_at=NOW - 100, remedy=Remedy("driver_bind"))
     both = memory(BOOTSTRAP, cases=(wrong(), root))
     profile = replace(RDMA, gates=("pci.driver-bound", DEVICE))
-    assert then(both, profile, repair=ABLE).state is REPAIRING
     assert then(both, profile).state is BOOTSTRAP
     elsewhere = replace(root, place="0000:ff:00.0")
     assert then(replace(both, cases=(wrong(), elsewhere)), profile).state is AWAITING_HUMAN
+
+
+@pytest.mark.parametrize("start", NodeState)
+def test_no_gate_is_open_while_a_remedy_may_run(start: NodeState) -> None:
+    """Whatever state a memory holds beside an attempt, all rows together end in Repairing."""
+    now = memory(start, attempt=attempt("running"), all_passing_since=0.0)
+    for _ in TABLE:
+        now = then(now)
+    assert now.state is REPAIRING
 
 
 def test_passing_is_counted_from_when_everything_passed() -> None:
@@ -269,6 +276,12 @@ KEPT = memory(
     gates=(("rdma-roce", "ready"),),
 )
 OUTLIVES: dict[str, Any] = {
+    "attempts": (past(),),
+    "approved": "fabric_reset;until=2026-11-28T00:00:00Z",
+    "helped": {"link_up": 1.8e9},
+    "unhelpful": {"driver_bind": 1.8e9},
+    "held": {"driver_bind": 1.8e9},
+    "slot": "nodeprep-slot-0",
     "hardware_profiles": ("rdma-roce",),
     "profile": {"name": "rdma-roce"},
     "chosen_by": "hardware",
@@ -325,7 +338,16 @@ def test_what_is_not_of_this_boot_and_node_opens_nothing(kept: AgentState | None
     whole = kept and replace(kept, **OUTLIVES)
     new = gate_readiness.state_at_start(whole, boot, uid, NOW)
     outlives = OUTLIVES if whole else {}
-    assert new == AgentState(boot_id=boot, node_uid=uid, state=BOOTSTRAP, since=NOW, why=new.why, **outlives)
+    new_boot = bool(kept and boot and kept.boot_id) and kept is not None and kept.boot_id != boot
+    assert new == AgentState(
+        boot_id=boot,
+        node_uid=uid,
+        state=BOOTSTRAP,
+        since=NOW,
+        why=new.why,
+        was_ready=False if new_boot else None,
+        **outlives,
+    )
     assert new.why
 
 

@@ -10,13 +10,13 @@ from nodeprep.agent_state import AgentState, NodeState, PassStreak
 from nodeprep.decide import gate_readiness, reconciliation, upgrade
 from nodeprep.decide.check_results import CheckObservation
 from nodeprep.decide.desired import AgentTrouble, Desired, Taint
-from nodeprep.decide.gate_readiness import AssignedProfile, Mode, Repair
+from nodeprep.decide.gate_readiness import AssignedProfile, Mode
 from nodeprep.decide.reconciliation import AgentPolicy, Observed
 from nodeprep.facts.machine.kernel_log import KernelLog, KernelLogLine
 from nodeprep.model import Confirmation, Finding, Status
 from nodeprep.values import replace
 from tests import histories
-from tests.agent_state_values import BOOT, PLACE, case, check, checks, finding, observation
+from tests.agent_state_values import BOOT, PLACE, attempt, case, check, checks, finding, observation
 from tests.histories import ALL_FRESH, ALL_WELL, STATE, WORLDS, Event
 
 PORT = "port.state"
@@ -96,17 +96,12 @@ def test_what_is_heard_beside_findings_counts() -> None:
     ].bootstrap_taint_may_stay
 
 
-@pytest.mark.parametrize(
-    ("repair", "state"),
-    [
-        (Repair(available=True, is_running=True), NodeState.REPAIRING),
-        (Repair(available=True, has_ended=True), NodeState.VALIDATING),
-    ],
-)
-def test_what_the_repair_side_says_counts(repair: Repair, state: NodeState) -> None:
+@pytest.mark.parametrize(("step", "state"), [("running", NodeState.REPAIRING), ("validating", NodeState.VALIDATING)])
+def test_the_attempt_under_way_counts(step: str, state: NodeState) -> None:
     agent_state, _ = ready()
-    repairing = replace(agent_state, state=NodeState.REPAIRING, cases=(case(convicted_at=51.0),))
-    assert reconciliation.reconcile(repairing, Observed(FINE, repair=repair), RULES, 60.0)[0].state is state
+    under_way = attempt(step, step_since=59.0, heard_at=59.0)
+    repairing = replace(agent_state, state=NodeState.REPAIRING, cases=(case(convicted_at=51.0),), attempt=under_way)
+    assert reconciliation.reconcile(repairing, Observed(FINE), RULES, 60.0)[0].state is state
 
 
 def test_the_kernel_log_frees_a_latch() -> None:

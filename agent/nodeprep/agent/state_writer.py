@@ -9,7 +9,7 @@ from nodeprep.agent_state import AgentState
 from nodeprep.codec import Rest
 from nodeprep.doors import clock
 from nodeprep.doors.files.state_store import Store
-from nodeprep.values import Struct, field
+from nodeprep.values import Struct, field, replace
 
 SAVE_TIMEOUT_SECONDS = 2.0  # seconds for a disk to take a few kilobytes; the gate closes after it, come what may
 SAVE_RETRY_SECONDS = 60.0  # seconds until a disk that refused is tried again
@@ -73,7 +73,7 @@ class StateWriter(Struct):
 
 
 def essence(agent_state: AgentState) -> tuple[object, ...]:
-    """What a restart must not lose: what the gates rest on."""
+    """What a restart must not lose: what the gates rest on, and what was done to the node."""
     proven = frozenset(check for check, streak in agent_state.pass_streaks.items() if streak.proven)
     believed = (one for one in agent_state.cases if one.convicted or one.flaps)
     cases = tuple(
@@ -92,4 +92,7 @@ def essence(agent_state: AgentState) -> tuple[object, ...]:
         tuple((name, gone is None) for name, gone in agent_state.intolerant.items()),
         proven,
         cases,
+        (None if agent_state.attempt is None else replace(agent_state.attempt, heard_at=0.0, slot_until=0.0)),
+        (agent_state.attempts, agent_state.disturbed, agent_state.was_ready, agent_state.approved, agent_state.slot),
+        (agent_state.helped, agent_state.unhelpful, agent_state.held),
     )

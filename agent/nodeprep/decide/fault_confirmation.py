@@ -96,7 +96,10 @@ def _only_fails_on(case: Case) -> bool:
 
 
 def reset(agent_state: AgentState, now: float) -> AgentState:
-    """The agent state after a human's reset: nothing is proven, and there are no cases."""
+    """The agent state after a human's reset: nothing is proven, there are no cases, and each fault has all its tries.
+
+    An attempt that runs goes on: nothing can take it back. What the fleet was told of a remedy stays too.
+    """
     return replace(
         agent_state,
         state=NodeState.BOOTSTRAP,
@@ -106,6 +109,7 @@ def reset(agent_state: AgentState, now: float) -> AgentState:
         cases=(),
         blind={},
         all_passing_since=None,
+        attempts=(),
     )
 
 

@@ -6,20 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
 from nodeprep.agent_state import AgentState, NodeState
-from nodeprep.decide import active_faults, drill_notice, kubernetes_text, stored_state
+from nodeprep.decide import active_faults, attempt_steps, drill_notice, kubernetes_text, stored_state
 from nodeprep.decide.drill_notice import DrillNotice
-from nodeprep.decide.state_table import GATE_CHECK_FAILS, NO_REPAIR, TABLE, ReadinessPolicy, Repair, Situation
+from nodeprep.decide.state_table import GATE_CHECK_FAILS, TABLE, ReadinessPolicy, Situation
 from nodeprep.model import Check, Stage
 from nodeprep.values import Value, replace
 
 __all__ = [
-    "NO_REPAIR",
     "AssignedProfile",
     "Hindrance",
     "Mode",
     "ProfileReadiness",
     "ReadinessPolicy",
-    "Repair",
     "advance",
     "missing_gates",
     "node_gates",
@@ -99,14 +97,22 @@ def state_at_start(agent_state: AgentState | None, boot_id: str, node_uid: str, 
         return AgentState(boot_id, node_uid, since=now, why="no memory of this node that can be read")
     discard_reason = _discard_reason(agent_state, boot_id, node_uid, now)
     if discard_reason:
-        return replace(
+        agent_state = replace(
             stored_state.surviving_reboot(agent_state),
             boot_id=boot_id,
             node_uid=node_uid or agent_state.node_uid,
             since=now,
             why=discard_reason,
+            was_ready=False if _is_another_boot(agent_state, boot_id) else agent_state.was_ready,
         )
-    return replace(agent_state, node_uid=node_uid) if node_uid and not agent_state.node_uid else agent_state
+    elif node_uid and not agent_state.node_uid:
+        agent_state = replace(agent_state, node_uid=node_uid)
+    return attempt_steps.at_start(agent_state, boot_id, now)
+
+
+def _is_another_boot(agent_state: AgentState, boot_id: str) -> bool:
+    """Whether it is of another boot for certain. Of a damaged memory nobody knows."""
+    return bool(boot_id and agent_state.boot_id) and agent_state.boot_id != boot_id
 
 
 def _discard_reason(agent_state: AgentState, boot_id: str, node_uid: str, now: float) -> str:
@@ -138,10 +144,13 @@ def advance(
     policy: ReadinessPolicy,
     now: float,
     *,
-    repair: Repair = NO_REPAIR,
+    budget_spent: bool = False,
 ) -> AgentState:
-    """The agent state with the next node state, or the same object. Call it again until nothing changes."""
-    seen = _situation(agent_state, tuple(profiles), checks, policy, now, repair=repair)
+    """The agent state with the next node state, or the same object. Call it again until nothing changes.
+
+    `budget_spent`: no fault with a remedy has a try left.
+    """
+    seen = _situation(agent_state, tuple(profiles), checks, policy, now, budget_spent=budget_spent)
     since = agent_state.all_passing_since if agent_state.all_passing_since is not None else now
     if agent_state.all_passing_since != (since if seen.all_pass else None):
         agent_state = replace(agent_state, all_passing_since=since if seen.all_pass else None)
@@ -149,6 +158,8 @@ def advance(
     if row is None:
         return _with_current_reason(agent_state, seen)
     about = row.tell(seen)
+    if row.to is NodeState.READY and agent_state.was_ready is not True:
+        agent_state = replace(agent_state, was_ready=True)
     return replace(
         agent_state, state=row.to, since=now, why=kubernetes_text.line(f"{row.why}: {about}" if about else row.why)
     )
@@ -169,7 +180,7 @@ def _situation(
     policy: ReadinessPolicy,
     now: float,
     *,
-    repair: Repair,
+    budget_spent: bool,
 ) -> Situation:
     gates = node_gates(profiles)
     chosen = [one for one in profiles if one.gating] or profiles
@@ -185,7 +196,10 @@ def _situation(
         passing_seconds=0.0 if agent_state.all_passing_since is None else now - agent_state.all_passing_since,
         now=now,
         policy=policy,
-        repair=repair,
+        runs=attempt_steps.is_running(agent_state),
+        validates=attempt_steps.is_validating(agent_state),
+        before=agent_state.attempts[-1].state_before if agent_state.attempts else "",
+        budget_spent=budget_spent,
     )
 
 

@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nodeprep.agent_state import AgentState
-from nodeprep.decide import desired, fault_confirmation, gate_readiness, taint_toleration
+from nodeprep.decide import (
+    active_faults,
+    desired,
+    fault_confirmation,
+    gate_readiness,
+    repair_budget,
+    repair_validation,
+    taint_toleration,
+)
 from nodeprep.decide.check_results import CheckObservation
 from nodeprep.decide.confirmation_policy import ConfirmationPolicy
 from nodeprep.decide.desired import AgentTrouble, Desired, GatePolicy
 from nodeprep.decide.drill_notice import DrillNotice
-from nodeprep.decide.gate_readiness import NO_REPAIR, AssignedProfile, Mode, ReadinessPolicy, Repair
+from nodeprep.decide.gate_readiness import AssignedProfile, Mode, ReadinessPolicy
+from nodeprep.decide.repair_budget import BudgetClock
+from nodeprep.decide.repair_policy import SHIPPED_WAITS, RepairPolicy, RepairWaits
+from nodeprep.decide.repair_validation import ValidationTerms
 from nodeprep.decide.state_table import TABLE
 from nodeprep.facts.machine.kernel_log import KernelLog
 from nodeprep.model import Check, Finding
@@ -22,7 +33,8 @@ class Observed(Value):
 
     `findings` are the current ones of all checks. Only checks in `observations` have a fresh look. `full_round`: every
     fact was looked at once since the start. `log` is the kernel log, which shows devices that were probed again.
-    `drill` is the one that runs now.
+    `drill` is the one that runs now. `wall` is the time of the round in seconds since 1970, by which attempts of former
+    boots are told from those of today.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -30,7 +42,7 @@ class Observed(Value):
     full_round: bool = False
     log: KernelLog | None = None
     drill: DrillNotice | None = None
-    repair: Repair = NO_REPAIR
+    wall: float = 0.0
     trouble: AgentTrouble = field(default_factory=AgentTrouble)
 
 
@@ -43,6 +55,8 @@ class AgentPolicy(Value):
     gate: GatePolicy = field(default_factory=GatePolicy)
     confirmation: ConfirmationPolicy = field(default_factory=ConfirmationPolicy)
     readiness: ReadinessPolicy = field(default_factory=ReadinessPolicy)
+    repair: RepairPolicy = field(default_factory=RepairPolicy)
+    waits: RepairWaits = SHIPPED_WAITS
 
 
 def reconcile(
@@ -52,14 +66,21 @@ def reconcile(
 
     `agent_state` comes from `gate_readiness.state_at_start` or from here.
     """
+    clock = BudgetClock(agent_state.boot_id, now, observed.wall)
+    counting = repair_validation.counting(agent_state, observed.observations)
     agent_state = fault_confirmation.confirm(
-        agent_state, observed.findings, observed.observations, policy.checks, policy.confirmation, now, observed.log
+        agent_state, observed.findings, counting, policy.checks, policy.confirmation, now, observed.log
     )
+    agent_state = repair_validation.settled(agent_state, observed.observations)
+    agent_state = repair_validation.judged(
+        agent_state, ValidationTerms(clock, policy.waits, policy.readiness.validation_limit)
+    )
+    budget_spent = _is_budget_spent(agent_state, policy, clock)
     # A few states follow each other at most. A table without an end would be a fault, and must not hang the agent.
     for _ in TABLE:
         before = agent_state
         agent_state = gate_readiness.advance(
-            agent_state, policy.profiles, policy.checks, policy.readiness, now, repair=observed.repair
+            agent_state, policy.profiles, policy.checks, policy.readiness, now, budget_spent=budget_spent
         )
         if agent_state is before:
             break
@@ -82,3 +103,12 @@ def reconcile(
         drill=observed.drill,
     )
     return agent_state, wanted
+
+
+def _is_budget_spent(agent_state: AgentState, policy: AgentPolicy, clock: BudgetClock) -> bool:
+    """Whether no fault that closes the gate and has a remedy has a try left. Where nothing was tried it is not."""
+    if not agent_state.attempts:
+        return False
+    gates = gate_readiness.node_gates(policy.profiles)
+    roots = active_faults.roots(active_faults.convictions(agent_state, gates, clock.now), policy.checks)
+    return repair_budget.spent(agent_state, roots, policy.repair, clock)

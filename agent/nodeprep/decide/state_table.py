@@ -13,7 +13,8 @@ class ReadinessPolicy(Value):
     """Times in seconds (design 3.1).
 
     `grace`: a conviction in BOOTSTRAP is this old before a human is called, because links train for up to a minute
-    after a boot. `remedy_after`: a conviction is this old before a remedy is planned for it.
+    after a boot. `remedy_after`: a conviction is this old before a remedy is planned for it. `validation_limit` is the
+    time that a remedy has to help.
     """
 
     bootstrap_limit: float = 3600.0
@@ -23,29 +24,14 @@ class ReadinessPolicy(Value):
     grace: float = 60.0
 
 
-class Repair(Value):
-    """What the repair side says.
-
-    `available`: mode repair, and a remediator that answers. `is_running`: a playbook runs. `has_ended`: a playbook
-    ended since this state began. `budget_spent`: no repair is left. `on_hold`: something holds repairs back.
-    """
-
-    available: bool = False
-    is_running: bool = False
-    has_ended: bool = False
-    budget_spent: bool = False
-    on_hold: bool = False
-
-
-NO_REPAIR = Repair()
-
-
 class Situation(Value):
     """What the events of the table read.
 
     `proven`: every gate check has passed often enough in this boot. `roots` are convictions that close the gate.
     `has_suspect`: the last look at a gate failed. `has_blind_gate`: a gate could not be looked at. `state_age` is the
-    age of the state, and `passing_seconds` for how long every gate has passed; seconds.
+    age of the state, and `passing_seconds` for how long every gate has passed; seconds. `runs`: a remedy may run now.
+    `validates`: it ended, and its case is judged. `before` is the state in which the last one began, "" for none.
+    `budget_spent`: no fault with a remedy has a try left.
     """
 
     refusal: str
@@ -58,7 +44,10 @@ class Situation(Value):
     passing_seconds: float
     now: float
     policy: ReadinessPolicy
-    repair: Repair
+    runs: bool = False
+    validates: bool = False
+    before: str = ""
+    budget_spent: bool = False
 
     @property
     def all_pass(self) -> bool:
@@ -86,15 +75,8 @@ def released(situation: Situation) -> bool:
     return situation.proven and not (situation.refusal or situation.roots or situation.has_suspect)
 
 
-def released_closed(situation: Situation) -> bool:
-    return bool(situation.refusal or not situation.proven) and not (situation.roots or situation.has_suspect)
-
-
-def mendable(situation: Situation) -> bool:
-    free = situation.repair.available and not situation.repair.on_hold and not situation.repair.budget_spent
-    return free and any(
-        active_faults.is_repairable(case, situation.policy.remedy_after, situation.now) for case in situation.roots
-    )
+def remedy_runs(situation: Situation) -> bool:
+    return situation.runs
 
 
 def beyond_us(situation: Situation) -> bool:
@@ -106,7 +88,7 @@ def beyond_us(situation: Situation) -> bool:
 
 
 def budget_spent(situation: Situation) -> bool:
-    return situation.repair.budget_spent and bool(situation.roots)
+    return situation.budget_spent and bool(situation.roots)
 
 
 def too_long_in_bootstrap(situation: Situation) -> bool:
@@ -129,22 +111,24 @@ def latched(situation: Situation) -> bool:
     return any(case.latched for case in situation.roots)
 
 
-# `state_age` > 0: what `repair` says was said after this state began.
-def repair_ended(situation: Situation) -> bool:
-    return situation.repair.has_ended and situation.state_age > 0
+def remedy_ended(situation: Situation) -> bool:
+    return situation.validates
 
 
-def repair_off(situation: Situation) -> bool:
-    off = not situation.repair.available or situation.repair.on_hold or not situation.roots
-    return off and not situation.repair.is_running and situation.state_age > 0
+def judged_for_human(situation: Situation) -> bool:
+    return is_judged(situation) and situation.before == NodeState.AWAITING_HUMAN
 
 
-def not_mended(situation: Situation) -> bool:
-    return situation.proven and situation.state_age >= situation.policy.validation_limit
+def judged_and_released(situation: Situation) -> bool:
+    return is_judged(situation) and released(situation)
 
 
-def not_mended_unproven(situation: Situation) -> bool:
-    return not situation.proven and situation.state_age >= situation.policy.validation_limit
+def judged_and_unproven(situation: Situation) -> bool:
+    return is_judged(situation) and (is_refused(situation) or unproven(situation))
+
+
+def is_judged(situation: Situation) -> bool:
+    return not (situation.runs or situation.validates)
 
 
 def passing_long(situation: Situation) -> bool:
@@ -163,39 +147,46 @@ class Transition(Value):
 
 # Design 3.1. The first row that holds counts.
 GATE_CHECK_FAILS = "a gate check fails"
+REMEDY_RUNS = "a remedy runs"
 TABLE: tuple[Transition, ...] = (
+    Transition(NodeState.BOOTSTRAP, remedy_runs, NodeState.REPAIRING, REMEDY_RUNS),
     Transition(NodeState.BOOTSTRAP, all_passed, NodeState.READY, "every gate check passed often enough in this boot"),
-    Transition(NodeState.BOOTSTRAP, mendable, NodeState.REPAIRING, "a remedy can mend what is wrong"),
     Transition(NodeState.BOOTSTRAP, beyond_us, NodeState.AWAITING_HUMAN, "no remedy of ours mends what is wrong"),
     Transition(NodeState.BOOTSTRAP, budget_spent, NodeState.AWAITING_HUMAN, "the budget of repairs is spent"),
     Transition(
         NodeState.BOOTSTRAP, too_long_in_bootstrap, NodeState.AWAITING_HUMAN, "not ready for too long since the start"
     ),
+    Transition(NodeState.READY, remedy_runs, NodeState.REPAIRING, REMEDY_RUNS),
     Transition(NodeState.READY, is_refused, NodeState.BOOTSTRAP, "the profile is refused"),
     Transition(NodeState.READY, unproven, NodeState.BOOTSTRAP, "gates that are yet to pass often enough", missing),
     Transition(NodeState.READY, convicted, NodeState.UNHEALTHY, GATE_CHECK_FAILS),
+    Transition(NodeState.UNHEALTHY, remedy_runs, NodeState.REPAIRING, REMEDY_RUNS),
     Transition(NodeState.UNHEALTHY, is_refused, NodeState.BOOTSTRAP, "the profile is refused"),
     Transition(NodeState.UNHEALTHY, unproven, NodeState.BOOTSTRAP, "gates that are yet to pass often enough", missing),
     Transition(
         NodeState.UNHEALTHY, released, NodeState.READY, "every gate check that failed passed often enough since"
     ),
-    Transition(NodeState.UNHEALTHY, mendable, NodeState.REPAIRING, "a remedy can mend what is wrong"),
     Transition(
         NodeState.UNHEALTHY, latched, NodeState.AWAITING_HUMAN, "a fault that only a human or a new boot clears"
     ),
     Transition(NodeState.UNHEALTHY, budget_spent, NodeState.AWAITING_HUMAN, "the budget of repairs is spent"),
-    Transition(NodeState.REPAIRING, repair_ended, NodeState.VALIDATING, "the playbook ended"),
-    Transition(NodeState.REPAIRING, repair_off, NodeState.VALIDATING, "no playbook runs"),
+    Transition(NodeState.REPAIRING, remedy_ended, NodeState.VALIDATING, "the remedy ended, and its case is looked at"),
+    Transition(NodeState.REPAIRING, is_judged, NodeState.VALIDATING, "no remedy runs"),
+    Transition(NodeState.VALIDATING, remedy_runs, NodeState.REPAIRING, REMEDY_RUNS),
+    Transition(NodeState.VALIDATING, judged_for_human, NodeState.AWAITING_HUMAN, "a human is called for as before"),
     Transition(
-        NodeState.VALIDATING, released, NodeState.READY, "every gate check that failed passed often enough since"
+        NodeState.VALIDATING,
+        judged_and_released,
+        NodeState.READY,
+        "every gate check that failed passed often enough since",
     ),
     Transition(
         NodeState.VALIDATING,
-        released_closed,
+        judged_and_unproven,
         NodeState.BOOTSTRAP,
-        "the repair is done, and gate checks are to pass yet",
+        "the remedy is over, and gate checks are to pass yet",
     ),
-    Transition(NodeState.VALIDATING, not_mended, NodeState.UNHEALTHY, "the repair did not help in time"),
-    Transition(NodeState.VALIDATING, not_mended_unproven, NodeState.BOOTSTRAP, "the repair did not help in time"),
+    Transition(NodeState.VALIDATING, is_judged, NodeState.UNHEALTHY, "the remedy is over, and a gate check fails"),
+    Transition(NodeState.AWAITING_HUMAN, remedy_runs, NodeState.REPAIRING, REMEDY_RUNS),
     Transition(NodeState.AWAITING_HUMAN, passing_long, NodeState.READY, "every gate check has passed for long enough"),
 )

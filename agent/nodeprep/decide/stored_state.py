@@ -10,7 +10,10 @@ from nodeprep.values import replace
 
 
 def surviving_reboot(agent_state: AgentState) -> AgentState:
-    """What is still true of a node after a boot. The rest is as on a node that was never looked at."""
+    """What is still true of a node after a boot. The rest is as on a node that was never looked at.
+
+    Of an attempt, `attempt_steps.at_start` says what becomes of it: it knows its own boot.
+    """
     return AgentState(
         version=agent_state.version,
         serial=agent_state.serial,
@@ -24,6 +27,13 @@ def surviving_reboot(agent_state: AgentState) -> AgentState:
         taint_tolerated=agent_state.taint_tolerated,
         intolerant=dict.fromkeys(agent_state.intolerant),
         reset_done=agent_state.reset_done,
+        attempt=agent_state.attempt,
+        attempts=agent_state.attempts,
+        approved=agent_state.approved,
+        helped=agent_state.helped,
+        unhelpful=agent_state.unhelpful,
+        held=agent_state.held,
+        slot=agent_state.slot,
     )
 
 

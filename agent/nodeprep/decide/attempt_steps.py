@@ -1,0 +1,59 @@
+"""Where the attempt under way stands, and what of it a start finds."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from nodeprep.agent_state import AgentState, RepairAttempt
+from nodeprep.decide import repair_budget
+from nodeprep.values import replace
+
+
+class AttemptStep(StrEnum):
+    """Where an attempt stands (`repair_attempt`). The values are stored as text."""
+
+    LEDGER = "ledger"  # saved, and nobody was asked
+    ASKED = "asked"  # the remediator was asked once; nobody knows yet whether it heard
+    RUNNING = "running"  # it says that the attempt runs
+    VALIDATING = "validating"  # the play ended, or nobody will ever say how: only our own checks count
+
+
+RUN_STEPS = (AttemptStep.LEDGER, AttemptStep.ASKED, AttemptStep.RUNNING)
+
+
+def step_of(attempt: RepairAttempt) -> AttemptStep:
+    """Where a stored attempt stands. A word of a newer version is some step in which it may run."""
+    return AttemptStep(attempt.step) if attempt.step in list(AttemptStep) else AttemptStep.ASKED
+
+
+def is_running(state: AgentState) -> bool:
+    """Whether a remedy may be running now."""
+    return state.attempt is not None and step_of(state.attempt) in RUN_STEPS
+
+
+def is_validating(state: AgentState) -> bool:
+    return state.attempt is not None and step_of(state.attempt) is AttemptStep.VALIDATING
+
+
+def at_start(state: AgentState, boot_id: str, now: float) -> AgentState:
+    """The agent state at a start in this boot: an attempt that may have been asked for is only asked about.
+
+    One of another boot is over. Another Node object of this name, or a damaged memory, ends none: it may run all the
+    same.
+    """
+    attempt = state.attempt
+    if attempt is None:
+        return state
+    if not boot_id or attempt.boot_id != boot_id:
+        return replace(
+            state,
+            attempt=None,
+            attempts=(*state.attempts, repair_budget.cut_off(attempt)),
+            approved=attempt.approval or state.approved,
+            slot=attempt.slot or state.slot,
+        )
+    step = step_of(attempt)
+    known = AttemptStep.ASKED if step is AttemptStep.LEDGER else step
+    since, heard = min(attempt.step_since, now), min(attempt.heard_at, now)
+    after = replace(attempt, step=known.value, step_since=since, heard_at=heard)
+    return state if after == attempt else replace(state, attempt=after)

@@ -1,0 +1,49 @@
+"""The numbers of repair by the agent: what the operator may set, and what nobody may set in a configuration."""
+
+from __future__ import annotations
+
+from nodeprep.decide.remedy_header import SafetyClass
+from nodeprep.values import Value
+
+
+class RepairPolicy(Value):
+    """What the operator sets (`repair.*`).
+
+    `highest` is the highest class of a remedy on a node that was Ready in this boot, `bootstrap_highest` on a new one.
+    S3 needs an approval on either. `tries` is the budget of a fault in 24 hours. `back_off` are the seconds after the
+    first failed try, the second and each other. `slots` and `bootstrap_slots` are nodes in repair at the same time:
+    those that serve, and new ones. `deadline` are the seconds of a play, by class: S1, others.
+    """
+
+    highest: SafetyClass = SafetyClass.S2
+    bootstrap_highest: SafetyClass = SafetyClass.S2
+    tries: int = 3
+    back_off: tuple[float, ...] = (60.0, 300.0, 1800.0)
+    slots: int = 1
+    bootstrap_slots: int = 10
+    deadline: tuple[float, float] = (120.0, 600.0)
+
+    def deadline_of(self, safety: SafetyClass) -> float:
+        """The seconds that a play of this class may take."""
+        return self.deadline[0] if safety is SafetyClass.S1 else self.deadline[1]
+
+
+class RepairWaits(Value):
+    """The waits below which no configuration goes, in seconds. Only arguments of the program shorten them, in tests.
+
+    `conviction`: a fault is believed for so long before a remedy runs. `settled`: from the taint as it was read back to
+    the list of pods, for a scheduler binds by what it last saw. `passes`: the case passes at least so long after the
+    play. `fresh`: a list of pods or of Leases older than this proves nothing. `unknown`: an attempt that the remediator
+    does not know may still lie in its socket. `silent`: after the deadline of a play, so long nobody believes that it
+    has ended because the remediator is silent.
+    """
+
+    conviction: float = 30.0
+    settled: float = 10.0
+    passes: float = 30.0
+    fresh: float = 30.0
+    unknown: float = 10.0
+    silent: float = 60.0
+
+
+SHIPPED_WAITS = RepairWaits()

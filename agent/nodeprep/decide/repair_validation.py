@@ -1,0 +1,112 @@
+"""Whether a remedy helped: only passes of its own case count, seen after the play, and what it disturbed tells nothing.
+
+A play that ends well proves nothing, and a play that fails may have helped. That other gates fail is no failure of this
+remedy. What the remedy itself makes fail (`disturbs` of its header) is no fault until it was looked at once afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nodeprep.agent_state import AgentState, Case, RepairAttempt
+from nodeprep.decide import attempt_steps, look_schedule, repair_budget
+from nodeprep.decide.attempt_steps import AttemptStep
+from nodeprep.decide.check_results import CheckObservation
+from nodeprep.decide.repair_budget import AttemptOutcome, BudgetClock
+from nodeprep.decide.repair_policy import SHIPPED_WAITS, RepairWaits
+from nodeprep.model import Check
+from nodeprep.values import Value, replace
+
+LOOK_PERIOD_SECONDS = 10.0  # seconds between two looks at all facts of the case
+
+
+class ValidationTerms(Value):
+    """What an attempt is judged with. `limit` is `readiness.validation-limit` in seconds."""
+
+    clock: BudgetClock
+    waits: RepairWaits = SHIPPED_WAITS
+    limit: float = 120.0
+
+
+def counting(state: AgentState, observations: Mapping[str, CheckObservation]) -> Mapping[str, CheckObservation]:
+    """The looks that count while a remedy runs, is judged, or has just been judged.
+
+    Of what it disturbs none does, and of its own case those that began after the play. A check that was disturbed
+    counts again after one look: that one compares with a time in which the remedy ran.
+    """
+    attempt = state.attempt
+    if attempt is None and not state.disturbed:
+        return observations
+    own = "" if attempt is None else attempt.check
+    apart = set(state.disturbed) | set(() if attempt is None else attempt.disturbs)
+    found = {check: look for check, look in observations.items() if check != own and check not in apart}
+    if attempt is not None and own in observations and _is_of_validation(attempt, observations[own]):
+        found[own] = observations[own]
+    return found
+
+
+def settled(state: AgentState, observations: Mapping[str, CheckObservation]) -> AgentState:
+    """The agent state without the disturbed checks that were looked at once since. The same object if there is none."""
+    attempt = state.attempt
+    left = {
+        check: since
+        for check, since in state.disturbed.items()
+        if check not in observations or observations[check].began <= since or _disturbs(attempt, check)
+    }
+    return state if left == state.disturbed else replace(state, disturbed=left)
+
+
+def judged(state: AgentState, terms: ValidationTerms) -> AgentState:
+    """The agent state after its attempt was judged. The same object if it is not time to."""
+    attempt = state.attempt
+    outcome = _outcome(state, attempt, terms) if attempt is not None and attempt_steps.is_validating(state) else None
+    if attempt is None or outcome is None:
+        return state
+    return repair_budget.recorded(state, attempt, outcome, terms.clock)
+
+
+def wanted_facts(
+    state: AgentState, checks: Mapping[str, Check], begun: Mapping[type, float], now: float
+) -> dict[type, float]:
+    """When to look at which facts of the case that is being judged: all at once at first, and then each 10 s.
+
+    Nothing announces that a fault is gone, and some facts are looked at each ten minutes. Also a record that others
+    keep is asked for anew, for what it said before the play tells nothing. `begun` is when each was last looked at.
+    """
+    attempt = state.attempt
+    if attempt is None or not attempt_steps.is_validating(state) or attempt.check not in checks:
+        return {}
+    since = attempt.step_since
+    wanted: dict[type, float] = {}
+    for kind in look_schedule.observed_facts(checks[attempt.check]):
+        last = begun.get(kind, 0.0)
+        wanted[kind] = since if last < since else max(last + LOOK_PERIOD_SECONDS, since)
+    first = min(wanted.values(), default=now)
+    return dict.fromkeys(wanted, first)  # a look at a check counts when all of its facts were observed anew
+
+
+def _outcome(state: AgentState, attempt: RepairAttempt, terms: ValidationTerms) -> AttemptOutcome | None:
+    """How it came out, None if that is yet to be seen."""
+    case, age = state.case(attempt.check, attempt.subject), terms.clock.now - attempt.step_since
+    if case is None:
+        return AttemptOutcome.CUT_OFF  # a reset, or another Node, came between
+    if not case.convicted:
+        return AttemptOutcome.RELEASED if age >= terms.waits.passes else None
+    if _has_changed(case, attempt):
+        return AttemptOutcome.CHANGED
+    return AttemptOutcome.UNRELEASED if age >= max(terms.limit, terms.waits.passes) else None
+
+
+def _has_changed(case: Case, attempt: RepairAttempt) -> bool:
+    """Whether a look since the play shows another reason or asks for another remedy: the first was mended."""
+    fails = any(fault for _, fault in case.looks[-1:])
+    return fails and repair_budget.fault(case) != repair_budget.fault(attempt)
+
+
+def _is_of_validation(attempt: RepairAttempt, look: CheckObservation) -> bool:
+    is_judged = attempt_steps.step_of(attempt) is AttemptStep.VALIDATING
+    return is_judged and look.began >= attempt.step_since
+
+
+def _disturbs(attempt: RepairAttempt | None, check: str) -> bool:
+    return attempt is not None and check in attempt.disturbs
