@@ -90,6 +90,8 @@ def parsed(annotation: str | None) -> RepairNote:
         return UNREADABLE
     try:
         found = json.loads(annotation)
+        if not isinstance(found, dict):
+            return UNREADABLE
         return replace(NOTHING_SAID, **{name: _times(found[name]) for name in PARTS if name in found})
     except (ValueError, TypeError, RecursionError):
         return UNREADABLE

@@ -1,0 +1,69 @@
+"""The attempts as an annotation of the Node: for an agent whose disk is lost, which must not have all its tries anew.
+
+A node that loses its disk at each boot would else try a remedy that brings the boot about, for ever.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+
+from nodeprep.agent_state import AgentState, PastAttempt
+from nodeprep.decide import repair_budget
+from nodeprep.decide.repair_budget import AttemptOutcome, BudgetClock
+from nodeprep.values import replace
+
+ATTEMPTS = "agent.nodeprep.io/attempts"  # the annotation
+ATTEMPTS_LIMIT = 32  # attempts in it, the newest; a node begins 24 a day at most
+TEXT_LIMIT_CHARACTERS = 16384  # of an annotation that is read; ours has up to 8,000
+FIELDS = 8  # of one attempt: check, place, port, reason, remedy, boot id, wall time, outcome
+
+
+def text(state: AgentState) -> str:
+    """The attempts that count, the one under way as one that was cut off; "" for none."""
+    counted = [one for one in state.attempts if one.outcome not in repair_budget.UNCOUNTED]
+    counted += [] if state.attempt is None else [repair_budget.cut_off(state.attempt)]
+    rows = [
+        [one.check, one.place, one.port, one.reason, one.remedy, one.boot_id, round(one.wall), one.outcome]
+        for one in counted[-ATTEMPTS_LIMIT:]
+    ]
+    return json.dumps(rows, separators=(",", ":")) if rows else ""
+
+
+def recalled(state: AgentState, annotation: str | None, clock: BudgetClock) -> tuple[AgentState, str]:
+    """The agent state of an agent without a memory, with the attempts that the Node kept.
+
+    And why nobody knows what was tried, "" where all is well. Times of this boot are not told: such an attempt counts
+    as one of now.
+    """
+    if not annotation:
+        return state, ""
+    try:
+        found = _attempts(annotation, clock)
+    except (ValueError, TypeError, RecursionError):
+        return state, f"{ATTEMPTS} on the Node cannot be read: remove it, and nodeprep nodes reset NODE"
+    known = {one.id for one in state.attempts}
+    return replace(state, attempts=(*(one for one in found if one.id not in known), *state.attempts)), ""
+
+
+def _attempts(annotation: str, clock: BudgetClock) -> list[PastAttempt]:
+    rows = json.loads(annotation) if len(annotation) <= TEXT_LIMIT_CHARACTERS else None
+    if not isinstance(rows, list) or len(rows) > ATTEMPTS_LIMIT:
+        raise TypeError("no list of attempts")
+    return [_attempt(number, row, clock) for number, row in enumerate(rows)]
+
+
+def _attempt(number: int, row: object, clock: BudgetClock) -> PastAttempt:
+    if not isinstance(row, Sequence) or isinstance(row, str) or len(row) != FIELDS:
+        raise TypeError("no attempt")
+    check, place, port, reason, remedy, boot_id, wall, outcome = row
+    texts = (check, place, reason, remedy, boot_id, outcome)
+    is_port = port is None or (isinstance(port, int) and not isinstance(port, bool))
+    is_time = isinstance(wall, int | float) and not isinstance(wall, bool) and math.isfinite(wall)
+    if not (all(isinstance(one, str) for one in texts) and is_port and is_time):
+        raise TypeError("no attempt")
+    told = outcome if outcome in list(AttemptOutcome) else AttemptOutcome.CUT_OFF.value
+    return PastAttempt(
+        f"node-{number}-{wall:.0f}", check, place, port, reason, remedy, boot_id, clock.now, float(wall), told
+    )

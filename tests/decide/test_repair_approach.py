@@ -1,0 +1,275 @@
+"""The steps before a remedy runs: what each wants to see, and that each fails closed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodeprep.agent_state import AgentState
+from nodeprep.decide import repair_approach, repair_attempt, repair_choice
+from nodeprep.decide.repair_approach import (
+    ApproachAction,
+    ApproachOutcome,
+    ApproachReport,
+    ApproachStep,
+    FleetRead,
+    NodeRead,
+    PodsRead,
+    RepairApproach,
+    SlotAnswer,
+)
+from nodeprep.decide.repair_choice import RepairChoice, RepairTerms
+from nodeprep.decide.repair_refusal import SuppressionReason
+from nodeprep.model import Remedy
+from nodeprep.values import replace
+from tests import cluster_values
+from tests.agent_state_values import attempt, past
+from tests.repair_values import (
+    NOW,
+    OWN,
+    RESCAN,
+    WALL,
+    agent_lease,
+    fleet,
+    new,
+    node,
+    slot,
+    terms,
+    unhealthy,
+    without,
+    wrong,
+)
+
+STATE = unhealthy(wrong(RESCAN))
+TRAINS = cluster_values.pod(requests={"rdma/hca": 8})
+R = SuppressionReason
+NODE = NodeRead(NOW, node())
+PODS = PodsRead(NOW + 10, node(), ())
+FLEET = FleetRead(NOW + 11, True, fleet())
+SLOT = SlotAnswer(NOW + 12, "nodeprep-slot-0", True)
+WAY: tuple[ApproachReport, ...] = (NODE, PODS, FLEET, SLOT)
+
+
+def chosen(state: AgentState = STATE, at: float = NOW) -> RepairChoice:
+    return repair_choice.choose(state, terms(at))
+
+
+def begun(state: AgentState = STATE) -> RepairApproach:
+    candidate = chosen(state).candidate
+    assert candidate is not None
+    return repair_approach.begun("a" * 32, candidate, NOW)
+
+
+def after(approach: RepairApproach, report: ApproachReport, at: float, state: AgentState = STATE) -> ApproachOutcome:
+    """The outcome of a report, in a turn at this time."""
+    went = repair_approach.went_on(approach, chosen(state, at), terms(at))
+    assert went.approach is not None
+    return repair_approach.after(went.approach, report, state, terms(at), OWN)
+
+
+def walked(*reports: ApproachReport, state: AgentState = STATE) -> RepairApproach:
+    """The approach after these reports, each a second after it began."""
+    approach = begun(state)
+    for report in reports:
+        outcome = after(approach, report, report.began + 1, state)
+        assert outcome.approach is not None, outcome.suppressed
+        approach = outcome.approach
+    return approach
+
+
+def test_the_whole_way_takes_eleven_seconds_and_more() -> None:
+    steps = [walked(*WAY[:number]).step for number in range(5)]
+    assert steps == ["taint", "settling", "fleet", "slot", "ready"]
+    ready = walked(*WAY)
+    assert (ready.slot.name, ready.slot_until) == ("nodeprep-slot-0", NOW + 12 + 660)
+    state = repair_attempt.begun(STATE, ready, chosen(at=NOW + 13), terms(NOW + 13))
+    assert state is not None
+    assert state.attempt is not None
+    assert (state.attempt.step, state.attempt.remedy, state.slot) == ("ledger", "pci_rescan", "nodeprep-slot-0")
+
+
+ACTIONS = [
+    ((), ApproachAction.READ_NODE, NOW),
+    ((NodeRead(NOW, node(taints=())),), ApproachAction.READ_NODE, NOW + 2),
+    ((NODE,), ApproachAction.WAIT, NOW + 10),
+    ((NODE, PODS), ApproachAction.TELL_AND_LIST_FLEET, NOW),
+    ((NODE, PODS, FLEET), ApproachAction.TAKE_SLOT, NOW),
+    (WAY, ApproachAction.WRITE_LEDGER, NOW),
+]
+
+
+@pytest.mark.parametrize(("reports", "action", "at"), ACTIONS)
+def test_what_is_asked_next(reports: tuple[ApproachReport, ...], action: ApproachAction, at: float) -> None:
+    assert repair_approach.action(walked(*reports), terms(NOW)) == (action, at)
+
+
+def test_after_the_wait_the_pods_are_asked_for() -> None:
+    settled = repair_approach.went_on(walked(NODE), chosen(at=NOW + 10), terms(NOW + 10)).approach
+    assert settled is not None
+    assert repair_approach.action(settled, terms(NOW + 10)) == (ApproachAction.READ_NODE_AND_PODS, NOW + 10)
+    early = repair_approach.went_on(walked(NODE), chosen(at=NOW + 9.9), terms(NOW + 9.9)).approach
+    assert early is not None
+    assert early.step is ApproachStep.SETTLING
+
+
+def test_a_young_conviction_waits_longer() -> None:
+    young = unhealthy(wrong(RESCAN, ago=5.0))
+    approach = walked(NODE, state=young)
+    assert repair_approach.settled_at(approach, terms()) == NOW + 25
+    outcome = repair_approach.after(replace(approach, step=ApproachStep.PODS), PODS, young, terms(NOW + 11), OWN)
+    assert outcome.approach is not None
+    assert outcome.approach.step is ApproachStep.PODS  # a list from before the conviction is old enough proves nothing
+
+
+STOPS: list[tuple[tuple[ApproachReport, ...], SuppressionReason, str]] = [
+    # the last of these reports stops the approach
+    ((NodeRead(NOW, node(annotations={"nodeprep.io/pause": "cable"})),), R.PAUSED, "cable"),
+    ((NodeRead(NOW, node(unschedulable=True)),), R.FOREIGN_MAINTENANCE, "cordoned"),
+    ((NODE, replace(PODS, node=None, failure="timeout")), R.TAINT, "was not read"),
+    ((NODE, replace(PODS, node=node(taints=()))), R.TAINT, "has no taint nodeprep.io/unhealthy:NoSchedule"),
+    ((NODE, replace(PODS, node=node(taints=(("nodeprep.io/unhealthy", "PreferNoSchedule"),)))), R.TAINT, "no taint"),
+    ((NODE, replace(PODS, node=node(uid="uid-2"))), R.TAINT, "another one"),
+    ((NODE, replace(PODS, node=node(annotations={"nodeprep.io/released": ""}))), R.TAINT, "released"),
+    ((NODE, replace(PODS, node=node(annotations={"nodeprep.io/pause": "x"}))), R.PAUSED, "x"),
+    ((NODE, replace(PODS, node=node(deleting=True))), R.FOREIGN_MAINTENANCE, "deleted"),
+    ((NODE, replace(PODS, pods=None, failure="403")), R.IDLE, "could not be listed: 403"),
+    ((NODE, replace(PODS, pods=(TRAINS,))), R.IDLE, "default/client-b6989bf87-2bgtc (8 rdma/hca)"),
+    (
+        (NODE, PODS, replace(FLEET, leases=None, failure="500")),
+        R.SLOT,
+        "after our own was written: 500",
+    ),
+    ((NODE, PODS, replace(FLEET, is_told=False)), R.SLOT, "after our own was written"),
+    ((NODE, PODS, replace(FLEET, leases=())), R.SLOT, "nodeprep-repair"),
+    ((NODE, PODS, replace(FLEET, leases=without(fleet(), "nodeprep-slot-0"))), R.SLOT, "apply components/repair"),
+    ((NODE, PODS, replace(FLEET, leases=fleet(slot(holder="n2")))), R.SLOT, "in repair: n2"),
+    ((NODE, PODS, replace(FLEET, leases=fleet(orders={"nodeprep.io/pause": "x"}))), R.PAUSED, "the fleet"),
+    (
+        (
+            NODE,
+            PODS,
+            replace(
+                FLEET,
+                leases=fleet(*(agent_lease(name, faults={"port.state/NoSignal": WALL}) for name in ("n2", "n3"))),
+            ),
+        ),
+        R.CORRELATED,
+        "n1, n2, n3",
+    ),
+    ((NODE, PODS, FLEET, replace(SLOT, is_taken=False, failure="409")), R.SLOT, "nodeprep-slot-0 was not taken: 409"),
+]
+
+
+@pytest.mark.parametrize(("reports", "reason", "says"), STOPS)
+def test_a_step_fails_closed(reports: tuple[ApproachReport, ...], reason: SuppressionReason, says: str) -> None:
+    approach = walked(*reports[:-1])
+    outcome = after(approach, reports[-1], reports[-1].began + 1)
+    assert outcome.approach is None
+    assert outcome.suppressed is not None
+    assert (outcome.suppressed.reason, outcome.suppressed.check) == (reason, "port.state")
+    assert says in outcome.suppressed.why
+    assert outcome.suppressed.until == reports[-1].began + 1 + repair_approach.RETRY_SECONDS
+    assert outcome.give_back == approach.slot.name
+
+
+def test_a_hold_that_was_seen_is_told_on() -> None:
+    lame = tuple(agent_lease(name, unhelpful={"pci_rescan": WALL - 5}) for name in ("n2", "n3", "n4"))
+    outcome = after(walked(NODE, PODS), replace(FLEET, leases=fleet(*lame)), NOW + 12)
+    assert outcome.suppressed is not None
+    assert (outcome.suppressed.reason, outcome.held) == (R.HELD, {"pci_rescan": WALL - 5})
+
+
+def test_what_must_not_be_idle_is_not_asked_of_pods() -> None:
+    """S1: the training pod goes on."""
+    state = unhealthy(wrong())
+    assert walked(NODE, replace(PODS, pods=(TRAINS,)), state=state).step is ApproachStep.FLEET
+
+
+STALE: list[tuple[tuple[ApproachReport, ...], ApproachReport]] = [
+    # an answer to a question that was asked too early, or to that of another step
+    ((), replace(NODE, began=NOW - 1)),
+    ((NODE,), replace(PODS, began=NOW + 9.9)),
+    ((NODE, PODS), replace(FLEET, began=NOW + 9)),
+    ((NODE, PODS, FLEET), replace(SLOT, began=NOW + 10)),
+    ((NODE, PODS, FLEET), replace(SLOT, name="nodeprep-slot-1")),
+    ((), PODS),
+    ((), SLOT),
+    ((NODE,), FLEET),
+    ((NODE, PODS, FLEET), FLEET),
+    (WAY, SLOT),
+]
+
+
+@pytest.mark.parametrize(("reports", "report"), STALE)
+def test_an_answer_to_another_question_changes_nothing(
+    reports: tuple[ApproachReport, ...], report: ApproachReport
+) -> None:
+    approach = walked(*reports)
+    outcome = repair_approach.after(approach, report, STATE, terms(NOW + 13), OWN)
+    assert outcome == ApproachOutcome(approach)
+
+
+def test_the_taint_is_awaited_for_a_minute() -> None:
+    waits = walked(NodeRead(NOW, node(taints=())))
+    assert repair_approach.went_on(waits, chosen(at=NOW + 60), terms(NOW + 60)).approach is not None
+    late = repair_approach.went_on(waits, chosen(at=NOW + 60.1), terms(NOW + 60.1))
+    assert (late.approach, late.suppressed and late.suppressed.reason) == (None, R.TAINT)
+
+
+AGED: list[tuple[tuple[ApproachReport, ...], float]] = [((NODE, PODS), 40.1), ((NODE, PODS, FLEET), 40.1), (WAY, 40.1)]
+
+
+@pytest.mark.parametrize(("reports", "at"), AGED)
+def test_what_was_seen_is_worth_half_a_minute(reports: tuple[ApproachReport, ...], at: float) -> None:
+    """Ten seconds from the Node's read to the list of pods, and 30 s from that."""
+    approach = walked(*reports)
+    kept = repair_approach.went_on(approach, chosen(at=NOW + at - 0.2), terms(NOW + at - 0.2)).approach
+    anew = repair_approach.went_on(approach, chosen(at=NOW + at), terms(NOW + at))
+    assert kept is not None
+    assert (kept.step, anew.approach and anew.approach.step) == (approach.step, ApproachStep.TAINT)
+    assert anew.give_back == approach.slot.name
+
+
+GONE: list[tuple[AgentState, SuppressionReason | None]] = [
+    (unhealthy(wrong(RESCAN, passes=1, passing_since=NOW)), None),
+    (unhealthy(), None),
+    (unhealthy(wrong(replace(RESCAN, args={"bdf": "0000:ff:00.0"}))), None),
+    (unhealthy(wrong(RESCAN, reason="Another")), None),
+    (unhealthy(wrong(RESCAN, deferred_until=NOW - 1)), R.DISPUTED),
+    (unhealthy(wrong(Remedy("driver_bind"), check="pci.driver-bound", port=None), wrong(RESCAN)), None),
+]
+
+
+@pytest.mark.parametrize(("state", "reason"), GONE)
+def test_another_fault_or_none_ends_the_approach(state: AgentState, reason: SuppressionReason | None) -> None:
+    outcome = repair_approach.went_on(walked(*WAY), chosen(state, NOW + 13), terms(NOW + 13))
+    assert (outcome.approach, outcome.suppressed and outcome.suppressed.reason) == (None, reason)
+    assert outcome.give_back == "nodeprep-slot-0"
+
+
+def ledger(different_state: AgentState = STATE, at: float = NOW + 13, **different: Any) -> AgentState | None:
+    given: RepairTerms = terms(at, **different)
+    return repair_attempt.begun(different_state, walked(*WAY), repair_choice.choose(STATE, given), given)
+
+
+LAST_MOMENT: list[tuple[AgentState, float, dict[str, Any]]] = [
+    (STATE, NOW + 13, {"node": node(taints=())}),
+    (STATE, NOW + 13, {"node": None}),
+    (STATE, NOW + 13, {"memory": "full"}),
+    (STATE, NOW + 40.1, {}),
+    (unhealthy(wrong(RESCAN), node_uid="uid-2"), NOW + 13, {}),
+    (unhealthy(wrong(RESCAN), attempt=attempt()), NOW + 13, {}),
+    (unhealthy(wrong(RESCAN), attempts=(past(id="a" * 32),)), NOW + 13, {}),
+]
+
+
+@pytest.mark.parametrize(("state", "at", "different"), LAST_MOMENT)
+def test_the_last_look_before_the_ledger(state: AgentState, at: float, different: dict[str, Any]) -> None:
+    assert ledger(state, at, **different) is None
+    assert ledger() is not None
+
+
+def test_a_new_node_takes_a_slot_of_its_own() -> None:
+    state = new(wrong(RESCAN))
+    assert walked(NODE, PODS, FLEET, state=state).slot.name == "nodeprep-slot-bootstrap-0"

@@ -1,0 +1,252 @@
+"""Which remedy runs for which conviction: a table of every reason why not, and what is chosen where none holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodeprep.agent_state import AgentState, Case, NodeState
+from nodeprep.decide import repair_choice, repair_refusal, repair_slots
+from nodeprep.decide.desired import GatePolicy
+from nodeprep.decide.drill_notice import DrillNotice
+from nodeprep.decide.driver_owner import DriverFamily
+from nodeprep.decide.gate_readiness import Mode
+from nodeprep.decide.remediator_limits import RunRefusal
+from nodeprep.decide.remedy_header import SafetyClass
+from nodeprep.decide.repair_choice import RepairTerms
+from nodeprep.decide.repair_policy import RepairPolicy, RepairWaits
+from nodeprep.decide.repair_refusal import SuppressionReason
+from nodeprep.model import Remedy
+from nodeprep.values import replace
+from tests.agent_state_values import BOOT, PLACE, attempt, past
+from tests.repair_values import DRIVER, LINK_UP, NOW, PLUGIN, RESCAN, new, node, terms, unhealthy, wrong
+
+APPROVED = "firmware;until=2027-01-20T00:00:00Z"  # WALL is 2027-01-15
+FIRMWARE = wrong(Remedy("firmware"))
+DRILL = DrillNotice("link-down", "eth2", ("mlx5_3/1",), BOOT, NOW - 500, NOW + 500)
+
+
+def told(state: AgentState, given_terms: RepairTerms) -> list[str]:
+    """What is chosen and what is not, in words."""
+    choice = repair_choice.choose(state, given_terms)
+    chosen = [choice.candidate.remedy.playbook] if choice.candidate else []
+    return chosen + [f"{one.reason}: {one.check}" for one in choice.suppressed]
+
+
+def refused(word: str, ago: float) -> AgentState:
+    return unhealthy(wrong(), attempts=(past("refused", refused=word, at=NOW - ago),))
+
+
+R = SuppressionReason
+ROWS: list[tuple[AgentState, dict[str, Any], SuppressionReason | None, str]] = [
+    # state, terms, why not, a part of the line
+    (unhealthy(wrong()), {}, None, ""),
+    (new(wrong()), {}, None, ""),
+    (unhealthy(wrong()), {"mode": Mode.GATE}, R.MODE, "mode is gate"),
+    (unhealthy(wrong()), {"mode": Mode.OBSERVE}, R.MODE, "mode is observe"),
+    (unhealthy(wrong(Remedy("erdma_install"))), {}, R.NOT_BUILT, "mirror of the driver's packages"),
+    (unhealthy(wrong(Remedy("no_such"))), {}, R.NOT_BUILT, "this installation has no such remedy"),
+    (unhealthy(wrong(deferred_until=NOW - 1)), {}, R.DISPUTED, "the former version of nodeprep passed this"),
+    (unhealthy(wrong(opened_at=NOW - 50)), {"drill": DRILL}, R.DRILL, "drill link-down of eth2 made this fault"),
+    (unhealthy(wrong(opened_at=NOW - 900)), {"drill": DRILL}, None, ""),
+    (unhealthy(wrong(Remedy("reboot"))), {}, R.CLASS, "class S4"),
+    (unhealthy(wrong(RESCAN)), {"policy": RepairPolicy(highest=SafetyClass.S1)}, R.CLASS, "repair.max-class is S1"),
+    (new(wrong(RESCAN)), {"policy": RepairPolicy(highest=SafetyClass.S1)}, None, ""),
+    (new(wrong(RESCAN)), {"policy": RepairPolicy(bootstrap_highest=SafetyClass.S1)}, R.CLASS, "bootstrap-max-class"),
+    (
+        unhealthy(wrong(Remedy("kernel_modules", {"module": "mlx5_core"}))),
+        {"families": frozenset({DriverFamily.MELLANOX})},
+        R.OPERATOR_OWNED,
+        "network operator owns mlx5_core",
+    ),
+    (unhealthy(wrong()), {"node": node(annotations={"nodeprep.io/pause": "cable"})}, R.PAUSED, "this node is paused"),
+    (unhealthy(wrong()), {"node": node(unschedulable=True)}, R.FOREIGN_MAINTENANCE, "cordoned"),
+    (unhealthy(wrong()), {"memory": "/var/lib/nodeprep: full"}, R.MEMORY, "full"),
+    (unhealthy(wrong()), {"node": None}, R.TAINT, "was not read from the API server yet"),
+    (unhealthy(wrong()), {"node": node(uid="uid-2")}, R.TAINT, "another one"),
+    (unhealthy(wrong(), node_uid=""), {"node": node(uid="")}, R.TAINT, "another one"),
+    (unhealthy(wrong()), {"gate": GatePolicy(effect="PreferNoSchedule")}, R.TAINT, "gate.effect is PreferNoSchedule"),
+    (unhealthy(wrong()), {"node": node(annotations={"nodeprep.io/released": ""})}, R.TAINT, "released this Node"),
+    (unhealthy(wrong()), {"taint": "no taint: kube-system/x does not tolerate it"}, R.TAINT, "kube-system/x"),
+    (unhealthy(wrong()), {"node": node(taints=())}, None, ""),  # it is on its way: the approach reads it back
+    (unhealthy(wrong(), attempts=(past(at=NOW - 10),)), {}, R.BACK_OFF, "the next comes in 50 s"),
+    (unhealthy(wrong(), attempts=(past(at=NOW - 60),)), {}, None, ""),
+    (unhealthy(wrong(), attempts=tuple(past(at=NOW) for _ in "123")), {}, R.BUDGET, "3 tries in 24 hours or in a row"),
+    (unhealthy(wrong(), attempts=(past("changed", at=NOW),)), {}, None, ""),
+    (refused("in-use", 100.0), {}, R.IDLE, "the remediator refused it (in-use)"),
+    (refused("in-use", 120.0), {}, None, ""),
+    (refused("version", 30.0), {}, R.REMEDIATOR, "(version)"),
+    (refused("a newer word", 599.0), {}, R.REMEDIATOR, "(a newer word)"),
+    (refused("a newer word", 600.0), {}, None, ""),
+    (refused("unsaved", 10.0), {}, R.MEMORY, "(unsaved)"),
+    (refused("unsent", 10.0), {}, R.REMEDIATOR, "(unsent)"),
+    (unhealthy(FIRMWARE), {}, R.APPROVAL, "firmware runs only after an approval"),
+    (unhealthy(FIRMWARE), {"node": node(annotations={"nodeprep.io/approve": APPROVED})}, None, ""),
+    (
+        unhealthy(FIRMWARE, approved=APPROVED),
+        {"node": node(annotations={"nodeprep.io/approve": APPROVED})},
+        R.APPROVAL,
+        "was used",
+    ),
+    (unhealthy(wrong()), {"remediator": "/run/x: nobody listens"}, R.REMEDIATOR, "nobody listens"),
+    (unhealthy(wrong(), attempt=attempt("running")), {}, R.BUSY, "link_up for port.state runs"),
+    (unhealthy(wrong(), attempt=attempt("validating")), {}, R.BUSY, "one at a time"),
+]
+
+
+@pytest.mark.parametrize(("state", "different", "reason", "says"), ROWS)
+def test_a_remedy_runs_or_not(
+    state: AgentState, different: dict[str, Any], reason: SuppressionReason | None, says: str
+) -> None:
+    choice = repair_choice.choose(state, terms(**different))
+    if reason is None:
+        assert choice.candidate is not None
+        assert choice.suppressed == ()
+        return
+    (one,) = choice.suppressed
+    assert (choice.candidate, one.reason) == (None, reason)
+    assert says in one.why
+    assert one.why.isprintable()
+
+
+def test_every_reason_is_seen_here_or_belongs_to_the_steps() -> None:
+    of_steps = {R.SLOT, R.CORRELATED, R.HELD}  # tests of repair_approach
+    assert {reason for _, _, reason, _ in ROWS if reason} == set(R) - of_steps
+
+
+def test_every_refusal_of_the_remediator_has_a_meaning() -> None:
+    assert repair_refusal.REFUSAL_MEANINGS.keys() == set(RunRefusal)
+    assert all(repair_refusal.meaning(word) is one for word, one in repair_refusal.REFUSAL_MEANINGS.items())
+
+
+NOT_WANTED: list[Case] = [
+    wrong(None),
+    wrong(latched="3 times"),
+    wrong(passes=1, passing_since=NOW - 1),
+    wrong(blind=True),
+    wrong(convicted_at=None),
+    wrong(deferred_until=NOW + 1),  # it closes no gate yet
+    wrong(check="time.sync"),  # no gate
+]
+
+
+@pytest.mark.parametrize("case", NOT_WANTED)
+def test_what_is_no_root_that_fails_now_is_not_due(case: Case) -> None:
+    assert told(unhealthy(case), terms()) == []
+
+
+def test_only_roots_are_mended() -> None:
+    """The port is down because its function has no driver."""
+    driver = wrong(Remedy("driver_bind"), check=DRIVER, port=None)
+    assert told(unhealthy(wrong(), driver), terms()) == ["driver_bind"]
+    elsewhere = replace(driver, place="0000:ff:00.0")
+    assert told(unhealthy(wrong(), elsewhere), terms()) == ["driver_bind"]
+    assert told(unhealthy(wrong(), replace(driver, remedy=None)), terms()) == []
+
+
+def test_what_is_held_back_keeps_no_other_from_being_mended() -> None:
+    spent = tuple(past(at=NOW) for _ in "123")
+    other = wrong(Remedy("plugin_restart"), check=PLUGIN, place="rdma/hca", port=None)
+    assert told(unhealthy(wrong(), other, attempts=spent), terms()) == ["plugin_restart", "budget: port.state"]
+
+
+def test_one_that_is_due_comes_before_one_that_is_not() -> None:
+    young = wrong(Remedy("driver_bind"), ago=5.0, check=DRIVER, place="0000:ff:00.0", port=None)
+    assert told(unhealthy(young, wrong()), terms()) == ["link_up"]
+    assert told(unhealthy(young), terms()) == ["driver_bind"]
+    assert told(unhealthy(young), terms(mode=Mode.GATE)) == []  # not due, so it is not counted
+
+
+DUE = [
+    # readiness.remedy-after, the floor, seconds from the conviction
+    (30.0, 30.0, 30.0),
+    (0.0, 30.0, 30.0),
+    (90.0, 30.0, 90.0),
+    (0.0, 1.0, 1.0),
+]
+
+
+@pytest.mark.parametrize(("after", "floor", "due"), DUE)
+def test_no_configuration_makes_a_conviction_younger_than_the_floor(after: float, floor: float, due: float) -> None:
+    waits = RepairWaits(conviction=floor)
+    choice = repair_choice.choose(unhealthy(wrong(ago=100.0)), terms(remedy_after=after, waits=waits))
+    assert choice.candidate is not None
+    assert choice.candidate.due_at == NOW - 100.0 + due
+
+
+SERVES = [
+    (unhealthy(was_ready=True), True),
+    (new(was_ready=True), True),
+    (new(was_ready=None), True),  # a memory that was lost
+    (new(), False),
+    (new(state=NodeState.AWAITING_HUMAN), False),
+    (unhealthy(was_ready=False), True),
+    (new(state=NodeState.READY), True),
+]
+
+
+@pytest.mark.parametrize(("state", "serves"), SERVES)
+def test_a_node_serves(state: AgentState, *, serves: bool) -> None:
+    assert repair_slots.is_serving(state) is serves
+    choice = repair_choice.choose(replace(state, cases=(wrong(),)), terms())
+    assert choice.candidate is not None
+    assert choice.candidate.serving is serves
+
+
+def test_a_node_that_no_agent_ever_described_is_new() -> None:
+    """Both have no memory. The second had one, and may serve jobs."""
+    forgetful = new(was_ready=None)
+    assert repair_slots.met(forgetful, "").was_ready is False
+    assert repair_slots.met(forgetful, "Bootstrap").was_ready is None
+    assert repair_slots.met(unhealthy(), "").was_ready is True
+
+
+def test_an_approval_is_used_by_a_remedy_that_needs_one() -> None:
+    approving = terms(node=node(annotations={"nodeprep.io/approve": APPROVED}))
+    with_need = repair_choice.choose(unhealthy(FIRMWARE), approving).candidate
+    without = repair_choice.choose(unhealthy(wrong()), approving).candidate
+    assert with_need is not None
+    assert without is not None
+    assert (with_need.approval, without.approval) == (APPROVED, "")
+
+
+CASES = st.builds(
+    wrong,
+    st.sampled_from([None, LINK_UP, RESCAN, Remedy("firmware"), Remedy("reboot"), Remedy("nothing")]),
+    st.floats(0, 200),
+    check=st.sampled_from(["port.state", DRIVER, PLUGIN, "time.sync"]),
+    place=st.sampled_from([PLACE, "0000:ff:00.0", ""]),
+    latched=st.sampled_from(["", "", "3 times"]),
+    passes=st.sampled_from([0, 0, 1]),
+    blind=st.booleans(),
+    deferred_until=st.sampled_from([None, None, NOW - 1, NOW + 1]),
+)
+
+
+@given(
+    st.lists(CASES, max_size=5),
+    st.sampled_from(Mode),
+    st.booleans(),
+    st.sampled_from(["", "trouble"]),
+    st.sampled_from([None, attempt("running")]),
+)
+def test_whatever_is_chosen_may_run(cases: list[Case], mode: Mode, is_new: bool, memory: str, under_way: Any) -> None:
+    """By rules of this test's own. And nothing that is due is left out in silence, but for what waits its turn."""
+    state = (new if is_new else unhealthy)(*cases, attempt=under_way)
+    choice = repair_choice.choose(state, terms(mode=mode, memory=memory))
+    if choice.candidate is not None:
+        case, header = choice.candidate.case, choice.candidate.header
+        assert (mode, memory, under_way) == (Mode.REPAIR, "", None)
+        assert case in cases
+        assert case.convicted
+        assert (case.latched, case.passes, case.blind, case.deferred_until) == ("", 0, False, None)
+        assert case.check in terms().gates
+        assert header.safety in (SafetyClass.S1, SafetyClass.S2)
+        assert choice.candidate.due_at - (case.convicted_at or 0) == 30.0
+    due = [case for case, _ in repair_choice.wanted(state, terms()) if NOW - (case.convicted_at or 0) >= 30.0]
+    if mode is not Mode.REPAIR or memory or under_way:
+        assert len(choice.suppressed) == len(due)
+    assert len(choice.suppressed) + (choice.candidate is not None) >= min(len(due), 1)

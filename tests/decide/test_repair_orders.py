@@ -1,0 +1,88 @@
+"""What humans write on the Node about repairs: a pause fails closed, an approval counts once and for its remedy."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nodeprep.decide import repair_orders
+from nodeprep.decide.repair_orders import RepairApproval
+
+WALL = 1796083200.0  # 2026-12-01T00:00:00Z
+TOMORROW, YESTERDAY = "2026-12-02T00:00:00Z", "2026-11-30T00:00:00Z"
+
+PAUSES = [
+    # annotation, what is said of it
+    ("", ""),
+    ("  ", ""),
+    (f"cable swap;until={TOMORROW}", "this node is paused (cable swap) until 2026-12-02T00:00:00Z"),
+    (f"cable swap;until={YESTERDAY}", ""),
+    ("x;until=2026-12-01T01:00:00+02:00", ""),
+    (f";until={TOMORROW}", "this node is paused (no reason given) until 2026-12-02T00:00:00Z"),
+    ("cable swap", "without an end: remove nodeprep.io/pause there, or add ;until=TIME to it"),
+    ("cable swap;until=tomorrow", "found the time 'tomorrow', wanted one as 2026-01-31T12:00:00Z, so it holds"),
+    ("cable swap;until=2026-11-30T00:00:00", "wanted one as 2026-01-31T12:00:00Z, so it holds"),  # no zone
+    ("cable swap;until=", "wanted one as 2026-01-31T12:00:00Z, so it holds"),
+    (f"cable swap; until={YESTERDAY}", "without an end"),
+    (f"a;until={YESTERDAY};until={TOMORROW}", "so it holds"),
+    ("two\nlines", "this node is paused (two lines) without an end"),
+]
+
+
+@pytest.mark.parametrize(("text", "says"), PAUSES)
+def test_a_pause_holds(text: str, says: str) -> None:
+    told = repair_orders.paused(text, WALL, "this node")
+    assert bool(told) == bool(says)
+    assert says in told
+    assert told.isprintable()
+
+
+APPROVALS = [
+    (f"firmware;until={TOMORROW}", RepairApproval(f"firmware;until={TOMORROW}", "firmware", WALL + 86400)),
+    (f" firmware;until={TOMORROW} ", RepairApproval(f"firmware;until={TOMORROW}", "firmware", WALL + 86400)),
+    ("firmware", None),
+    ("", None),
+    ("firmware;until=", None),
+    ("firmware;until=2026-12-02", None),
+    ("firmware;until=2026-12-02T00:00:00", None),
+    (f"*;until={TOMORROW}", None),
+    (f"firmware,reboot;until={TOMORROW}", None),
+    (f"Firmware;until={TOMORROW}", None),
+    (f"{'f' * 300};until={TOMORROW}", None),
+]
+
+
+@pytest.mark.parametrize(("text", "found"), APPROVALS)
+def test_an_approval_is_read(text: str, found: RepairApproval | None) -> None:
+    assert repair_orders.approval(text) == found
+
+
+OWN = f"firmware;until={TOMORROW}"
+UNAPPROVED = [
+    # annotation, the one used before, why not
+    (OWN, "", ""),
+    (OWN, f"firmware;until={YESTERDAY}", ""),
+    (OWN, OWN, "was used, and each counts once"),
+    (f"firmware;until={YESTERDAY}", "", "is over"),
+    ("firmware;until=2026-12-01T00:00:00Z", "", "is over"),
+    ("firmware;until=2027-12-01T00:00:00Z", "", "is for more than 7 days"),
+    (f"reboot;until={TOMORROW}", "", "firmware runs only after an approval"),
+    ("firmware", "", "firmware runs only after an approval"),
+    ("", "", "kubectl annotate node NODE --overwrite 'nodeprep.io/approve=firmware;until=TIME'"),
+]
+
+
+@pytest.mark.parametrize(("text", "used", "why"), UNAPPROVED)
+def test_a_remedy_is_approved(text: str, used: str, why: str) -> None:
+    told = repair_orders.unapproved(repair_orders.approval(text), "firmware", used, WALL)
+    assert bool(told) == bool(why)
+    assert why in told
+
+
+@given(st.text(max_size=80), st.text(max_size=40))
+def test_whatever_is_written_is_read(before: str, after: str) -> None:
+    text = f"{before};until={after}"
+    assert repair_orders.paused(text, WALL, "this node").isprintable()
+    found = repair_orders.approval(text)
+    assert found is None or repair_orders.REMEDY.fullmatch(found.remedy)

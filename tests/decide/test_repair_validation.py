@@ -1,0 +1,139 @@
+"""Whether a remedy helped: passes of its own case, after the play, while what it disturbs tells nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nodeprep.agent_state import AgentState, Case
+from nodeprep.decide import repair_validation
+from nodeprep.decide.check_results import CheckObservation
+from nodeprep.decide.repair_policy import RepairWaits
+from nodeprep.decide.repair_validation import ValidationTerms
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.network.links import Links
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.model import Remedy
+from tests.agent_state_values import attempt, check, checks, observation
+from tests.repair_values import NOW, clock, unhealthy, wrong
+
+FREE: dict[str, Any] = {"convicted_at": None, "flaps": (NOW - 1,), "passes": 3, "passing_since": NOW - 31}
+FAILS = ((NOW - 1, True),)
+
+
+def judged(case: Case | None, ago: float, **different: Any) -> AgentState:
+    """The state after an attempt was judged that validates for so many seconds."""
+    cases = () if case is None else (case,)
+    state = unhealthy(*cases, attempt=attempt("validating", step_since=NOW - ago, **different))
+    return repair_validation.judged(state, ValidationTerms(clock()))
+
+
+OUTCOMES: list[tuple[Case | None, float, str]] = [
+    # the case now, seconds since the play ended, the outcome, "" for not yet
+    (wrong(looks=()), 0.0, ""),
+    (wrong(looks=FAILS), 119.9, ""),
+    (wrong(looks=FAILS), 120.0, "unreleased"),
+    (wrong(looks=(), blind=True), 120.0, "unreleased"),
+    (wrong(looks=((NOW - 1, False),), passes=2), 119.0, ""),
+    (wrong(looks=((NOW - 1, False),), passes=2), 120.0, "unreleased"),
+    (wrong(**FREE), 29.9, ""),  # passes over less than half a minute, whatever the configuration asks
+    (wrong(**FREE), 30.0, "released"),
+    (wrong(**FREE), 9999.0, "released"),
+    (wrong(looks=FAILS, reason="NotActive"), 1.0, "changed"),
+    (wrong(Remedy("driver_bind"), looks=FAILS), 1.0, "changed"),
+    (wrong(None, looks=FAILS), 1.0, "changed"),
+    (wrong(looks=(), reason="NotActive"), 1.0, ""),  # as before the play: nothing was seen since
+    (wrong(looks=((NOW - 1, False),), reason="NotActive", passes=1), 1.0, ""),
+    (None, 1.0, "cut-off"),  # a reset came between
+    (wrong(place="0000:ff:00.0"), 1.0, "cut-off"),
+    (wrong(looks=FAILS, latched="3 times"), 120.0, "unreleased"),
+]
+
+
+@pytest.mark.parametrize(("case", "ago", "outcome"), OUTCOMES)
+def test_it_comes_out_so(case: Case | None, ago: float, outcome: str) -> None:
+    after = judged(case, ago)
+    assert (after.attempt is None) == bool(outcome)
+    assert [one.outcome for one in after.attempts] == ([outcome] if outcome else [])
+
+
+@pytest.mark.parametrize("step", ["ledger", "asked", "running", "odd"])
+def test_nothing_is_judged_before_the_play_has_ended(step: str) -> None:
+    state = unhealthy(wrong(**FREE), attempt=attempt(step, step_since=NOW - 9999))
+    assert repair_validation.judged(state, ValidationTerms(clock())) is state
+
+
+LIMITS = [(30.0, 30.0, 30.0), (5.0, 30.0, 30.0), (300.0, 30.0, 300.0), (1.0, 2.0, 2.0)]
+
+
+@pytest.mark.parametrize(("limit", "passes", "after"), LIMITS)
+def test_the_limit_is_no_shorter_than_the_passes(limit: float, passes: float, after: float) -> None:
+    terms = ValidationTerms(clock(), RepairWaits(passes=passes), limit)
+    for ago, over in ((after - 0.1, False), (after, True)):
+        state = unhealthy(wrong(looks=FAILS), attempt=attempt("validating", step_since=NOW - ago))
+        assert (repair_validation.judged(state, terms).attempt is None) is over
+
+
+OLD, NEW = observation(NOW - 10), observation(NOW + 1)
+LOOKS = {"port.state": NEW, "port.flap": NEW, "plugin.sockets": NEW}
+COUNTS: list[tuple[AgentState, dict[str, CheckObservation], set[str]]] = [
+    # state, looks, those that count
+    (unhealthy(), LOOKS, {"port.state", "port.flap", "plugin.sockets"}),
+    *((unhealthy(attempt=attempt(step)), LOOKS, {"plugin.sockets"}) for step in ("ledger", "asked", "running", "odd")),
+    (unhealthy(attempt=attempt("validating", step_since=NOW)), LOOKS, {"port.state", "plugin.sockets"}),
+    (unhealthy(attempt=attempt("validating", step_since=NOW)), {"port.state": OLD}, set()),
+    (unhealthy(disturbed={"port.flap": NOW}), LOOKS, {"port.state", "plugin.sockets"}),
+    (unhealthy(disturbed={"port.flap": NOW + 9}), LOOKS, {"port.state", "plugin.sockets"}),
+]
+
+
+@pytest.mark.parametrize(("state", "looks", "count"), COUNTS)
+def test_looks_count(state: AgentState, looks: dict[str, CheckObservation], count: set[str]) -> None:
+    assert set(repair_validation.counting(state, looks)) == count
+
+
+SETTLES: list[tuple[dict[str, CheckObservation], set[str]]] = [
+    ({}, {"port.flap", "counter.physical"}),
+    ({"port.flap": NEW}, {"counter.physical"}),
+    ({"port.flap": OLD}, {"port.flap", "counter.physical"}),  # it began before the end
+    ({"port.flap": NEW, "counter.physical": NEW}, set()),
+    ({"port.state": NEW}, {"port.flap", "counter.physical"}),
+]
+
+
+@pytest.mark.parametrize(("looks", "left"), SETTLES)
+def test_one_look_after_the_end_settles_a_check(looks: dict[str, CheckObservation], left: set[str]) -> None:
+    state = unhealthy(disturbed={"port.flap": NOW, "counter.physical": NOW})
+    after = repair_validation.settled(state, looks)
+    assert set(after.disturbed) == left
+    assert (after is state) == (len(left) == 2)
+
+
+def test_what_the_next_remedy_disturbs_too_stays_disturbed() -> None:
+    state = unhealthy(disturbed={"port.flap": NOW}, attempt=attempt("running"))
+    assert repair_validation.settled(state, {"port.flap": NEW}) is state
+
+
+KNOWN = checks(check("port.state", needs=(Rdma, Links)), check("terway.pod", needs=(Cluster,)))
+WANTED: list[tuple[AgentState, dict[type, float], dict[type, float]]] = [
+    # state, when each fact was last looked at, when the next look is wanted
+    (unhealthy(), {}, {}),
+    (unhealthy(attempt=attempt("running")), {}, {}),
+    (unhealthy(attempt=attempt("validating", check="gone.check")), {}, {}),
+    (unhealthy(attempt=attempt("validating", step_since=NOW)), {}, {Rdma: NOW, Links: NOW}),
+    (unhealthy(attempt=attempt("validating", step_since=NOW)), {Rdma: NOW + 1}, {Rdma: NOW, Links: NOW}),
+    (
+        unhealthy(attempt=attempt("validating", step_since=NOW)),
+        {Rdma: NOW + 1, Links: NOW + 2},
+        {Rdma: NOW + 11, Links: NOW + 11},
+    ),
+    (unhealthy(attempt=attempt("validating", check="terway.pod", step_since=NOW)), {Cluster: NOW - 5}, {Cluster: NOW}),
+]
+
+
+@pytest.mark.parametrize(("state", "begun", "wanted"), WANTED)
+def test_all_facts_of_the_case_are_looked_at(
+    state: AgentState, begun: dict[type, float], wanted: dict[type, float]
+) -> None:
+    assert repair_validation.wanted_facts(state, KNOWN, begun, NOW + 3) == wanted
