@@ -113,7 +113,7 @@ def test_the_table_of_states() -> None:
             row.why,
             row.to,
             "planned"
-            if row.start in repair or row.event in {state_table.remedy_runs, state_table.budget_spent}
+            if row.start in repair or row.event in {state_table.under_repair, state_table.budget_spent}
             else "",
         ]
         for row in TABLE

@@ -184,12 +184,13 @@ def test_a_consequence_calls_no_human_while_its_root_can_be_repaired() -> None:
 
 
 @pytest.mark.parametrize("start", NodeState)
-def test_no_gate_is_open_while_a_remedy_may_run(start: NodeState) -> None:
-    """Whatever state a memory holds beside an attempt, all rows together end in Repairing."""
-    now = memory(start, attempt=attempt("running"), all_passing_since=0.0)
+@pytest.mark.parametrize(("step", "end"), [("running", REPAIRING), ("validating", VALIDATING)])
+def test_no_gate_is_open_under_repair(start: NodeState, step: str, end: NodeState) -> None:
+    """Whatever state a memory holds beside an attempt. A play may end between two rounds."""
+    now = memory(start, attempt=attempt(step), all_passing_since=0.0)
     for _ in TABLE:
         now = then(now)
-    assert now.state is REPAIRING
+    assert now.state is end
 
 
 def test_passing_is_counted_from_when_everything_passed() -> None:

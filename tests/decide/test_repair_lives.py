@@ -337,6 +337,10 @@ class World(RuleBasedStateMachine):
             assert self.memory.state is not NodeState.READY
 
     @invariant()
+    def the_gate_is_closed_until_the_case_was_judged(self) -> None:
+        assert self.memory.attempt is None or self.memory.state is not NodeState.READY
+
+    @invariant()
     def the_budget_holds(self) -> None:
         today = Counter(repair_budget.fault(one) for one in self.memory.attempts if one.outcome != "refused")
         assert all(times <= 3 for times in today.values()), today

@@ -75,6 +75,10 @@ def released(situation: Situation) -> bool:
     return situation.proven and not (situation.refusal or situation.roots or situation.has_suspect)
 
 
+def under_repair(situation: Situation) -> bool:
+    return situation.runs or situation.validates
+
+
 def remedy_runs(situation: Situation) -> bool:
     return situation.runs
 
@@ -128,7 +132,7 @@ def judged_and_unproven(situation: Situation) -> bool:
 
 
 def is_judged(situation: Situation) -> bool:
-    return not (situation.runs or situation.validates)
+    return not under_repair(situation)
 
 
 def passing_long(situation: Situation) -> bool:
@@ -149,18 +153,18 @@ class Transition(Value):
 GATE_CHECK_FAILS = "a gate check fails"
 REMEDY_RUNS = "a remedy runs"
 TABLE: tuple[Transition, ...] = (
-    Transition(NodeState.BOOTSTRAP, remedy_runs, NodeState.REPAIRING, REMEDY_RUNS),
+    Transition(NodeState.BOOTSTRAP, under_repair, NodeState.REPAIRING, REMEDY_RUNS),
     Transition(NodeState.BOOTSTRAP, all_passed, NodeState.READY, "every gate check passed often enough in this boot"),
     Transition(NodeState.BOOTSTRAP, beyond_us, NodeState.AWAITING_HUMAN, "no remedy of ours mends what is wrong"),
     Transition(NodeState.BOOTSTRAP, budget_spent, NodeState.AWAITING_HUMAN, "the budget of repairs is spent"),
     Transition(
         NodeState.BOOTSTRAP, too_long_in_bootstrap, NodeState.AWAITING_HUMAN, "not ready for too long since the start"
     ),
-    Transition(NodeState.READY, remedy_runs, NodeState.REPAIRING, REMEDY_RUNS),
+    Transition(NodeState.READY, under_repair, NodeState.REPAIRING, REMEDY_RUNS),
     Transition(NodeState.READY, is_refused, NodeState.BOOTSTRAP, "the profile is refused"),
     Transition(NodeState.READY, unproven, NodeState.BOOTSTRAP, "gates that are yet to pass often enough", missing),
     Transition(NodeState.READY, convicted, NodeState.UNHEALTHY, GATE_CHECK_FAILS),
-    Transition(NodeState.UNHEALTHY, remedy_runs, NodeState.REPAIRING, REMEDY_RUNS),
+    Transition(NodeState.UNHEALTHY, under_repair, NodeState.REPAIRING, REMEDY_RUNS),
     Transition(NodeState.UNHEALTHY, is_refused, NodeState.BOOTSTRAP, "the profile is refused"),
     Transition(NodeState.UNHEALTHY, unproven, NodeState.BOOTSTRAP, "gates that are yet to pass often enough", missing),
     Transition(
@@ -187,6 +191,6 @@ TABLE: tuple[Transition, ...] = (
         "the remedy is over, and gate checks are to pass yet",
     ),
     Transition(NodeState.VALIDATING, is_judged, NodeState.UNHEALTHY, "the remedy is over, and a gate check fails"),
-    Transition(NodeState.AWAITING_HUMAN, remedy_runs, NodeState.REPAIRING, REMEDY_RUNS),
+    Transition(NodeState.AWAITING_HUMAN, under_repair, NodeState.REPAIRING, REMEDY_RUNS),
     Transition(NodeState.AWAITING_HUMAN, passing_long, NodeState.READY, "every gate check has passed for long enough"),
 )
