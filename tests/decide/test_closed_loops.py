@@ -254,9 +254,10 @@ def test_7_what_cannot_be_remembered_is_not_done() -> None:
 # 8. Boot times begin anew, and wall time may be wrong.
 
 
-def test_8_a_reboot_gives_no_try_back() -> None:
-    """Guard: `repair_budget.age` over a boot."""
-    tried = tuple(past(id=f"{n}", at=900.0 + n, wall=WALL + 3600 * n) for n in range(3))  # the clock was set back since
+@pytest.mark.parametrize("outcome", ["released", "unreleased", "cut-off"])
+def test_8_a_reboot_gives_no_try_back(outcome: str) -> None:
+    """Guard: `repair_budget.age` over a boot. The clock was set back since the second and the third."""
+    tried = tuple(past(outcome, id=f"{n}", at=900.0 + n, wall=WALL + 90000 * n) for n in range(3))
     kept = unhealthy(attempts=tried, at=900.0)
     state = gate_readiness.state_at_start(kept, "next boot", "uid-1", 20.0)
     assert state.attempts == tried
