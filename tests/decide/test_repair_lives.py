@@ -311,12 +311,17 @@ class World:
         today = Counter(repair_budget.fault(one) for one in self.memory.attempts if one.outcome != "refused")
         assert all(times <= 3 for times in today.values()), today
 
-    def end_well(self) -> None:
-        """When all is well again, no attempt is left over, and the node is Ready or calls a human for a spent fault."""
-        self.taint_stays = self.api_answers = self.disk_takes = self.remediator_lives = self.mends = True
+    def end_well(self, *, mends: bool = True) -> None:
+        """When all is well again, no attempt is left over, and the node is Ready or calls a human for a spent fault.
+
+        Without `mends` the playbook goes on to lie: it ends well and changes nothing.
+        """
+        self.taint_stays = self.api_answers = self.disk_takes = self.remediator_lives = True
+        self.mends = mends
         self.trains, self.slot_holder, self.mode = False, "", Mode.REPAIR
         for _ in range(120):
             self.pass_(16.0)
+            self.the_budget_holds()
             if self.memory.state is NodeState.READY and self.approach is None:
                 break
         assert self.memory.attempt is None
@@ -371,7 +376,7 @@ def test_no_life_of_a_node_breaks_a_promise() -> None:
         try:
             for event in events:
                 world.happen(event)
-            world.end_well()
+            world.end_well(mends=seed % 8 > 0)
         except AssertionError as broken:
             pytest.fail(f"life {seed}: {broken}\n{events}")
         ran.update(f"{end}" for end in world.ended.values())
