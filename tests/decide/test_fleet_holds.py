@@ -67,7 +67,9 @@ HELD: list[tuple[tuple[FleetLease, ...], bool, SuppressionReason | None, str]] =
     (fleet(HELPED, failed("n2"), failed("n3")), True, None, ""),
     (fleet(HELPED, failed("n2"), failed("n3"), failed("n4")), True, R.HELD, "nodeprep repair resume link_up"),
     (fleet(HELPED, failed("n2"), failed("n3"), failed("n4")), False, R.HELD, "n2, n3, n4"),
-    (fleet(HELPED, failed("n2", 9e3), failed("n3", 9e3), failed("n4", 9e3)), False, R.HELD, ""),  # for ever
+    (fleet(HELPED, failed("n2", 1439), failed("n3", 1439), failed("n4", 1439)), False, R.HELD, ""),
+    (fleet(HELPED, failed("n2", 1441), failed("n3"), failed("n4")), False, None, ""),  # more than a day
+    (fleet(HELPED, lease_of("n2", held={REMEDY: WALL - 9e6})), False, R.HELD, ""),  # what was held is for ever
     (fleet(failed("n2"), failed("n3"), failed("n4"), orders=RESUMED), False, R.HELD, ""),  # since the resume
     (fleet(HELPED, failed("n2", 31), failed("n3", 31), failed("n4"), orders=RESUMED), False, None, ""),
     (fleet(HELPED, failed("n2"), failed("n3"), BLIND[0]), False, R.HELD, "b1"),

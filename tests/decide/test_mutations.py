@@ -54,8 +54,8 @@ MUTATIONS = (
     Mutation(
         "stale look counts",
         "reconciliation",
-        "observed.findings, observed.observations,",
-        "observed.findings, dict.fromkeys(policy.checks, CheckObservation(now, now)),",
+        "counting = repair_validation.counting(agent_state, observed.observations)",
+        "counting = dict.fromkeys(policy.checks, CheckObservation(now, now))",
     ),
     Mutation("turns never latch", "confirmation_policy", "flap_count: int = 3", "flap_count: int = 1000"),
     Mutation("passes free a latch", "cases", "if after.latched or not policy", "if not policy"),

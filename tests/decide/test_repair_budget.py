@@ -129,6 +129,12 @@ def test_an_end_is_recorded(
     assert repair_budget.fault(one) == repair_budget.fault(wrong())
 
 
+def test_a_remedy_that_helps_again_is_not_unhelpful() -> None:
+    state = unhealthy(unhelpful={"link_up": WALL - 9, "mtu": WALL - 9}, attempt=attempt("validating"))
+    after = repair_budget.recorded(state, attempt("validating"), AttemptOutcome.RELEASED, clock())
+    assert (after.unhelpful, after.helped) == ({"mtu": WALL - 9}, {"link_up": WALL})
+
+
 def test_of_refusals_of_one_fault_the_newest_is_kept() -> None:
     state = unhealthy(
         attempts=(tried("refused", 60.0), tried("refused", 50.0, place="other"), tried("unreleased", 40.0))

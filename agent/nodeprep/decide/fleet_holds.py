@@ -3,7 +3,8 @@
 - *Correlated*: the same fault on several serving nodes at once is no fault of these nodes, but of a switch, a release
   or a configuration. It holds for a while after the last of them. New nodes have the same fault as a rule, so they are
   neither counted nor held.
-- *Held*: a remedy that ended on several nodes without a release does not help. It holds until a human resumes it.
+- *Held*: a remedy that within a day ended on several nodes without a release, and helped none of them since, does not
+  help. It holds until a human resumes it.
 - *Tried out*: while no node says that a remedy helped, as many nodes at most try it as may fail before it is held. So a
   remedy that never helps ends with the third node, also where ten begin at once.
 """
@@ -22,6 +23,7 @@ AGENT = "agent-"  # followed by a node: the Lease of its agent
 RESUMED = "nodeprep.io/resumed."  # followed by a remedy: an annotation on it with a time, RFC 3339
 NODES_LIMIT = 3  # nodes with the same fault, or on which a remedy did not help
 WINDOW_SECONDS = 600.0  # seconds within which they have the same fault
+UNHELPFUL_SECONDS = 86400.0  # seconds within which it did not help: over months each remedy meets three broken cables
 HOLD_SECONDS = 1800.0  # seconds for which it holds after the last of them
 TRYING_SECONDS = 900.0  # seconds after which somebody who tried is taken for gone: the longest play, and its validation
 
@@ -90,7 +92,7 @@ def _correlated(notes: Mapping[str, RepairNote], fault: str, wall: float) -> Fle
 def _held(notes: Mapping[str, RepairNote], remedy: str, resumed: float, wall: float) -> FleetHindrance | None:
     """A hold that another agent saw counts too: the nodes on which a remedy failed may be gone by now."""
     failed = {node: at for node, note in notes.items() if (at := note.unhelpful.get(remedy)) is not None}
-    failed = {node: at for node, at in failed.items() if at > resumed}
+    failed = {node: at for node, at in failed.items() if at > max(resumed, wall - UNHELPFUL_SECONDS)}
     blind = [node for node, note in notes.items() if note.unreadable]
     seen = [at for note in notes.values() if (at := note.held.get(remedy, 0.0)) > resumed]
     if not seen and (len(failed) + len(blind) < NODES_LIMIT or not failed):

@@ -121,7 +121,7 @@ def recorded(
         disturbed={**state.disturbed, **dict.fromkeys(disturbed, clock.now)},
         approved=(attempt.approval if ran else "") or state.approved,
         helped=_noted(state.helped, over, AttemptOutcome.RELEASED),
-        unhelpful=_noted(state.unhelpful, over, AttemptOutcome.UNRELEASED),
+        unhelpful=_unhelpful(state.unhelpful, over),
         slot=attempt.slot or state.slot,
     )
 
@@ -175,6 +175,13 @@ def _failures_in_a_row(mine: Sequence[PastAttempt]) -> list[PastAttempt]:
 
 def _noted(noted: Mapping[str, float], over: PastAttempt, outcome: AttemptOutcome) -> Mapping[str, float]:
     return {**noted, over.remedy: over.wall} if over.outcome == outcome else noted
+
+
+def _unhelpful(noted: Mapping[str, float], over: PastAttempt) -> Mapping[str, float]:
+    """What did not help here. A remedy that helps since then is taken out."""
+    if over.outcome == AttemptOutcome.RELEASED:
+        return {remedy: at for remedy, at in noted.items() if remedy != over.remedy}
+    return _noted(noted, over, AttemptOutcome.UNRELEASED)
 
 
 def _until(mine: Sequence[PastAttempt], failed: int, policy: RepairPolicy, clock: BudgetClock) -> float:
