@@ -36,6 +36,7 @@ from nodeprep.observer import Observer
 from nodeprep.publish import series
 from nodeprep.publish.metrics import MetricsPage
 from nodeprep.publish.node_status import NodeStatus
+from nodeprep.publish.repair_status import RepairStatus
 from tests.agent_state_values import WAIVED, case, finding
 from tests.cluster_values import cluster, node_object, pod_eni
 from tests.cni_values import terway
@@ -222,7 +223,7 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
         ['{book="allocatable",resource="rdma/hca"} 8.0', '{book="capacity",resource="rdma/hca"} 1000.0'],
     ),
     ("resource", {"facts": {Kubelet: DENIED}}, []),
-    ("repair_suppressed_total", {"suppressed": {"mode": 3}}, ['{reason="mode"} 3.0']),
+    ("repair_suppressed_total", {"repair": RepairStatus(suppressed={"mode": 3})}, ['{reason="mode"} 3.0']),
     ("api_requests_total", {"api_requests": {("PATCH", "409"): 2}}, ['{code="409",verb="PATCH"} 2.0']),
     ("config_ok", {}, [" 1.0"]),
     ("config_ok", {"config_trouble": "c.yaml:3: bad"}, [" 0.0"]),

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from nodeprep.checks import IDS
 from nodeprep.config import agent_settings
+from nodeprep.decide.repair_refusal import SuppressionReason
 from nodeprep.doors.events.listener import EventSourceState
 from nodeprep.doors.node_host import Host
 from nodeprep.facts import ALL as FACTS
@@ -25,6 +26,7 @@ from nodeprep.model import Status
 from nodeprep.observer import Observer
 from nodeprep.publish import series
 from nodeprep.publish.node_status import ApiStatus, NodeStatus
+from nodeprep.publish.repair_status import RepairStatus
 from tests.agent_state_values import finding
 from tests.cluster_values import cluster, node_object
 from tests.eni_values import kernel
@@ -88,6 +90,6 @@ def eight_rails(root: Path) -> NodeStatus:
             name: EventSourceState(True) for name in ("link", "rdma", "device", "kernel-log", "ports", "directories")
         },
         api_status=ApiStatus(policy_enforced=True),
-        suppressed={"mode": 1, "latched": 1},
+        repair=RepairStatus(suppressed=dict.fromkeys(tuple(SuppressionReason)[:8], 1)),
         api_requests={(verb, code): 1 for verb in ("GET", "PATCH") for code in ("200", "409", "none")},
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from math import inf
 
@@ -22,6 +21,7 @@ from nodeprep.decide import (
     gate_readiness,
     look_schedule,
     reconciliation,
+    repair_validation,
     rollout,
     taint_toleration,
     upgrade,
@@ -29,6 +29,7 @@ from nodeprep.decide import (
 from nodeprep.decide.desired import AgentTrouble, Desired
 from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.decide.reconciliation import AgentPolicy, Observed
+from nodeprep.decide.repair_policy import SHIPPED_WAITS, RepairWaits
 from nodeprep.doors import clock
 from nodeprep.doors.events.listener import EventSourceState
 from nodeprep.facts import ALL as FACTS
@@ -36,12 +37,13 @@ from nodeprep.facts.kubernetes.cluster import Cluster, KubeNode
 from nodeprep.facts.machine.kernel_log import KernelLog
 from nodeprep.facts.machine.system import System
 from nodeprep.look import Look
-from nodeprep.model import Remedy, Report, raw
+from nodeprep.model import Report, raw
 from nodeprep.observer import Observation
 from nodeprep.profile_selection import SELECTION_FACTS, ProfileSelection
 from nodeprep.publish import node_status
 from nodeprep.publish.node_status import NodeStatus
 from nodeprep.publish.publisher import NodeAnnotations
+from nodeprep.publish.repair_status import NO_REPAIR, RepairStatus
 from nodeprep.values import Struct, field, replace
 
 # What a report shows beside the findings: devices, who chose the profile, and the node's name.
@@ -55,9 +57,10 @@ class Reconciler(Struct):
 
     `settings` are the last that could be read, `config_trouble` what is wrong with newer ones, `gate_trouble` what
     keeps gate files from being written or removed, `publish_trouble` what is wrong with writing to the cluster, as
-    others can mend it, `drill` the one that runs now, `exposed` the mount points of the node that the agent could write
-    and should not. `facts` are the kinds that a full round has looked at, `requests` the count of what was asked of
-    Kubernetes. `proves_anew`: what was looked at before counts no more, so all is to be looked at now.
+    others can mend it, `drill` the one that runs now, `repair` what its repairs are about (agent/repairing), `waits`
+    the waits of repairs, `exposed` the mount points of the node that the agent could write and should not. `facts` are
+    the kinds that a full round has looked at, `requests` the count of what was asked of Kubernetes. `proves_anew`: what
+    was looked at before counts no more, so all is to be looked at now.
     """
 
     settings: Settings
@@ -76,9 +79,9 @@ class Reconciler(Struct):
     status: NodeStatus | None = None
     rounds: int = 0
     reconciled_at: float = 0.0
-    suppressed: Counter[str] = field(default_factory=Counter)
+    repair: RepairStatus = NO_REPAIR
+    waits: RepairWaits = SHIPPED_WAITS
     _wants: Mapping[str, object] = field(default_factory=dict)
-    _would: frozenset[tuple[str, str]] = frozenset()
     _anew: bool = True
     _excused: tuple[str, ...] = ()  # patterns of devices of which something was waived at the last judgement
     _troubled: AgentTrouble = field(default_factory=AgentTrouble)
@@ -167,13 +170,13 @@ class Reconciler(Struct):
             full_round=self.complete,
             log=self._log(),
             drill=self.drill,
+            wall=clock.wall(),
             trouble=self.trouble,
         )
         agent_state, told = reconciliation.reconcile(self.agent_state, heard, self._rules(selection), now)
         agent_state = self._with_selection(agent_state, selection)
         self.agent_state = self._reconciled = agent_state
         self.state_writer.keep(agent_state, now)  # before anybody is told
-        self._count(told)
         self._taints_since = (self._taints_since or now) if told.taints or told.taint_hindrance else None
         self.status = self._status(self._report(assessment, selection), told, event_sources)
         return self.status
@@ -193,6 +196,8 @@ class Reconciler(Struct):
         for check, at in looks.items():
             for kind in look_schedule.stale_facts(CHECKS[check], self.latest.begun, at, RECORDS, now):
                 wanted[kind] = min(wanted.get(kind, at), at)
+        for kind, at in repair_validation.wanted_facts(self.agent_state, CHECKS, self.latest.begun, now).items():
+            wanted[kind] = min(wanted.get(kind, at), at)
         return wanted
 
     @property
@@ -213,7 +218,9 @@ class Reconciler(Struct):
     def _rules(self, selection: ProfileSelection) -> AgentPolicy:
         own = self.settings.agent
         profiles = profile_state.assigned_profiles(selection, own.gate, own.mode, self.agent_state)
-        return AgentPolicy(CHECKS, profiles, own.mode, own.gate, own.confirmation, own.readiness)
+        return AgentPolicy(
+            CHECKS, profiles, own.mode, own.gate, own.confirmation, own.readiness, own.repair, self.waits
+        )
 
     def _gates(self) -> tuple[str, ...]:
         """The checks that the node's state goes by."""
@@ -246,12 +253,6 @@ class Reconciler(Struct):
     def _log(self) -> KernelLog | None:
         log = self.latest.facts.get(KernelLog)
         return log if isinstance(log, KernelLog) else None
-
-    def _count(self, told: Desired) -> None:
-        """Count each remedy that the mode did not run, once per time that it was due."""
-        due = frozenset((check, _named(remedy)) for check, remedy in told.planned_remedies)
-        self.suppressed[f"mode-{self.settings.agent.mode}"] += len(due - self._would)
-        self._would = due
 
     def _is_settled(self, now: float) -> bool:
         """Whether looks that say the same as before change nothing, and the last reconciliation was lately.
@@ -309,10 +310,6 @@ class Reconciler(Struct):
             drill=self.drill,
             waivers=sum(one.waived is not None for one in report.findings),
             event_sources=event_sources,
-            suppressed=dict(self.suppressed),
+            repair=self.repair,
             api_requests=dict(self.requests),
         )
-
-
-def _named(remedy: Remedy) -> str:
-    return f"{remedy.playbook} {sorted(remedy.args.items())}"

@@ -17,6 +17,7 @@ from nodeprep.decide.confirmation_policy import ConfirmationPolicy
 from nodeprep.decide.confirmation_policy import ConfirmationRule as DampingRule
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.decide.gate_readiness import Mode, ReadinessPolicy
+from nodeprep.decide.repair_policy import RepairPolicy
 from nodeprep.facts import ALL as FACTS
 from nodeprep.model import Check, Confirmation, Fact
 from nodeprep.typed_yaml import InvalidValueError, Keys
@@ -45,6 +46,7 @@ class AgentSettings(Value):
     gate: GatePolicy = field(default_factory=GatePolicy)
     confirmation: ConfirmationPolicy = field(default_factory=ConfirmationPolicy)
     readiness: ReadinessPolicy = field(default_factory=ReadinessPolicy)
+    repair: RepairPolicy = field(default_factory=RepairPolicy)
     every: Mapping[str, float] = field(default_factory=dict)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
 

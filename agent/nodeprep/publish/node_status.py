@@ -10,6 +10,7 @@ from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.decide.gate_readiness import Mode
 from nodeprep.doors.events.listener import EventSourceState
 from nodeprep.model import Report
+from nodeprep.publish.repair_status import NO_REPAIR, RepairStatus
 from nodeprep.values import Value, field
 
 NOT_ENFORCED = (
@@ -60,8 +61,8 @@ class NodeStatus(Value):
     `deferred` are ids of checks with a conviction that only a new version sees and that closes no gate yet.
     `version_disagreements` are these and the ones that close a gate by now. `pending_gates` are gates that are new in
     this version and have not passed yet. `rollout_blockers` is what closed a gate that was open before. `suspected` is
-    what failed and is looked at again. `drill` is the one that runs now. `suppressed` counts remedies that a mode did
-    not run, by reason. `api_requests` counts requests to the API server, by verb and HTTP code.
+    what failed and is looked at again. `drill` is the one that runs now. `repair` is what the agent's repairs
+    are about. `api_requests` counts requests to the API server, by verb and HTTP code.
     """
 
     report: Report
@@ -86,7 +87,7 @@ class NodeStatus(Value):
     drill: DrillNotice | None = None
     waivers: int = 0
     event_sources: Mapping[str, EventSourceState] = field(default_factory=dict)
-    suppressed: Mapping[str, int] = field(default_factory=dict)
+    repair: RepairStatus = NO_REPAIR
     api_requests: Mapping[tuple[str, str], int] = field(default_factory=dict)
     at: float = 0.0
 

@@ -288,7 +288,7 @@ ALL = (
         "nodeprep_repair_suppressed_total",
         "Remedies that were due and not run, by what held them back",
         ("reason",),
-        lambda status: {(reason,): float(times) for reason, times in status.suppressed.items()},
+        lambda status: {(reason,): float(times) for reason, times in status.repair.suppressed.items()},
     ),
     Series(
         "nodeprep_api_requests_total",
