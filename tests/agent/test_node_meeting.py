@@ -13,7 +13,8 @@ from nodeprep.config import profile_files
 from nodeprep.config.agent_settings import AgentSettings
 from nodeprep.config.assign_rules import AssignRule
 from nodeprep.config.configuration import Settings
-from nodeprep.decide import gate_readiness
+from nodeprep.decide import attempt_note, gate_readiness
+from nodeprep.decide.attempt_note import ATTEMPTS
 from nodeprep.decide.desired import (
     HARDWARE_PROFILES_ANNOTATION,
     NO_TROUBLE,
@@ -23,10 +24,14 @@ from nodeprep.decide.desired import (
     GatePolicy,
 )
 from nodeprep.decide.gate_readiness import Mode
+from nodeprep.decide.repair_orders import APPROVED
 from nodeprep.publish.publisher import NodeAnnotations
 from nodeprep.values import replace
+from tests.agent_state_values import past
+from tests.repair_values import clock, unhealthy
 
 NOW = 1000.0
+AT = clock(NOW, boot_id="boot")
 PART = {
     "names": profile_files.named("rdma-roce").names,
     "profile": job_profile.mapping(profile_files.named("rdma-roce").profile),
@@ -47,18 +52,18 @@ def says(uid: str = "u1", reset: str = "", *, done: str = "", held: str = "") ->
 
 
 def test_the_same_node_changes_nothing() -> None:
-    met = node_meeting.meet_node(KNOWN, says(), NOW, forgetful=False)
+    met = node_meeting.meet_node(KNOWN, says(), AT, forgetful=False)
     assert met.agent_state is KNOWN
     assert (met.is_new, met.reset) == (False, False)
 
 
 def test_a_node_that_was_not_known_yet_is_not_another_one() -> None:
-    met = node_meeting.meet_node(replace(KNOWN, node_uid=""), says(), NOW, forgetful=False)
+    met = node_meeting.meet_node(replace(KNOWN, node_uid=""), says(), AT, forgetful=False)
     assert (met.agent_state.node_uid, met.agent_state.state, met.is_new) == ("u1", NodeState.READY, False)
 
 
 def test_another_object_of_the_name_has_proven_nothing() -> None:
-    met = node_meeting.meet_node(KNOWN, says("u2"), NOW, forgetful=False)
+    met = node_meeting.meet_node(KNOWN, says("u2"), AT, forgetful=False)
     assert met.is_new
     assert (met.agent_state.node_uid, met.agent_state.state, met.agent_state.pass_streaks) == (
         "u2",
@@ -82,26 +87,49 @@ RESETS = [
 def test_a_wish_to_start_over_is_followed_once(
     asked: str, done: str, *, reset: bool, inventory: bool, then: str
 ) -> None:
-    met = node_meeting.meet_node(replace(KNOWN, reset_done=done), says(reset=asked), NOW, forgetful=False)
+    met = node_meeting.meet_node(replace(KNOWN, reset_done=done), says(reset=asked), AT, forgetful=False)
     assert (met.reset, met.inventory, met.agent_state.reset_done) == (reset, inventory, then)
 
 
 def test_what_the_node_kept_counts_where_the_disk_was_lost() -> None:
     lost = gate_readiness.state_at_start(None, "boot", "", NOW)
     kept = says("u1", "now", done="now", held="rdma-roce,no-such-profile,tcp-shared-eni")
-    met = node_meeting.meet_node(lost, kept, NOW, forgetful=True)
+    met = node_meeting.meet_node(lost, kept, AT, forgetful=True)
     assert met.agent_state.hardware_profiles == ("rdma-roce", "tcp-shared-eni")
     assert not met.reset
-    assert node_meeting.meet_node(lost, kept, NOW, forgetful=False).agent_state.hardware_profiles == ()
-    assert not node_meeting.meet_node(
-        lost, kept, NOW, forgetful=False
-    ).reset  # a life of ours did it, whoever remembers
-    assert node_meeting.meet_node(lost, says("u1", "later", done="now"), NOW, forgetful=True).reset
+    assert node_meeting.meet_node(lost, kept, AT, forgetful=False).agent_state.hardware_profiles == ()
+    assert not node_meeting.meet_node(lost, kept, AT, forgetful=False).reset  # a life of ours did it, whoever remembers
+    assert node_meeting.meet_node(lost, says("u1", "later", done="now"), AT, forgetful=True).reset
+
+
+def test_a_node_that_lost_its_disk_knows_what_was_tried_and_what_was_approved() -> None:
+    lost = gate_readiness.state_at_start(None, "boot", "u1", NOW)
+    tried = attempt_note.text(unhealthy(attempts=(past(),)))
+    kept = NodeAnnotations("u1", annotations=((ATTEMPTS, tried), (APPROVED, "firmware;until=2026-12-01T00:00:00Z")))
+    met = node_meeting.meet_node(lost, kept, AT, forgetful=True)
+    assert [one.remedy for one in met.agent_state.attempts] == ["link_up"]
+    assert met.agent_state.approved == "firmware;until=2026-12-01T00:00:00Z"
+    assert met.forgotten == ""
+    kept_memory = node_meeting.meet_node(lost, kept, AT, forgetful=False).agent_state
+    assert (kept_memory.attempts, kept_memory.approved) == ((), "")
+
+
+def test_what_was_tried_and_cannot_be_read_is_not_nothing() -> None:
+    lost = gate_readiness.state_at_start(None, "boot", "u1", NOW)
+    met = node_meeting.meet_node(lost, NodeAnnotations("u1", annotations=((ATTEMPTS, "{"),)), AT, forgetful=True)
+    assert met.forgotten.startswith(f"{ATTEMPTS} on the Node cannot be read")
+
+
+def test_a_node_of_which_no_agent_ever_said_anything_is_new() -> None:
+    lost = gate_readiness.state_at_start(None, "boot", "u1", NOW)
+    assert node_meeting.meet_node(lost, says(), AT, forgetful=True).agent_state.was_ready is False
+    stated = NodeAnnotations("u1", stated="Ready")
+    assert node_meeting.meet_node(lost, stated, AT, forgetful=True).agent_state.was_ready is None
 
 
 def test_what_hardware_shows_meanwhile_takes_nothing_back() -> None:
     lost = replace(gate_readiness.state_at_start(None, "boot", "u1", NOW), hardware_profiles=("tcp-shared-eni",))
-    assert node_meeting.meet_node(lost, says(held="rdma-roce"), NOW, forgetful=True).agent_state.hardware_profiles == (
+    assert node_meeting.meet_node(lost, says(held="rdma-roce"), AT, forgetful=True).agent_state.hardware_profiles == (
         "tcp-shared-eni",
         "rdma-roce",
     )

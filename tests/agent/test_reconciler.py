@@ -302,7 +302,7 @@ def test_another_node_object_has_proven_nothing(root: Path, tmp_path: Path) -> N
     assert any(streak.proven for streak in node.reconciler.agent_state.pass_streaks.values())
     node.reconciler.agent_state = replace(node.reconciler.agent_state, node_uid="one")
     node.reconciler.latest.facts[Cluster] = cluster(node=node_object(uid="two"))
-    node.reconciler._meet_node(clock.now())
+    node.reconciler._meet_node()
     assert node.reconciler.agent_state.node_uid == "two"
     assert node.reconciler.proves_anew, "and is looked at at once, not when each period is over"
     assert not node.reconciler.agent_state.pass_streaks

@@ -70,3 +70,9 @@ def test_an_outcome_of_a_newer_version_counts_as_a_failure() -> None:
 def test_whatever_stands_there_breaks_nothing(text: str) -> None:
     state, trouble = attempt_note.recalled(AgentState(), text, clock())
     assert bool(trouble) != (state == AgentState() and text in ("", "[]"))
+
+
+def test_an_approval_is_noted_from_the_ledger_on() -> None:
+    assert attempt_note.approved(unhealthy(attempt=attempt(approval="mine"))) == "mine"
+    assert attempt_note.approved(unhealthy(attempt=attempt(), approved="before")) == "before"
+    assert attempt_note.approved(unhealthy(approved="before")) == "before"

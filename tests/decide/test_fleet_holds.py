@@ -171,14 +171,14 @@ def test_slots_and_leases_are_those_of_the_admission_policy() -> None:
 
 
 NOTES: list[tuple[RepairNote, dict[str, float]]] = [
-    (fleet_notes.note(unhealthy(wrong()), (wrong(),), True, "", clock()), {FAULT: WALL - 100}),
-    (fleet_notes.note(new(wrong()), (wrong(),), False, "", clock()), {}),  # new nodes share faults as a rule
+    (fleet_notes.note(unhealthy(wrong()), (wrong(),), True, {}, clock()), {FAULT: WALL - 100}),
+    (fleet_notes.note(new(wrong()), (wrong(),), False, {}, clock()), {}),  # new nodes share faults as a rule
     (
-        fleet_notes.note(unhealthy(attempts=(past("released", wall=WALL - 60),)), (), True, "", clock()),
+        fleet_notes.note(unhealthy(attempts=(past("released", wall=WALL - 60),)), (), True, {}, clock()),
         {FAULT: WALL - 60},
     ),
-    (fleet_notes.note(unhealthy(attempts=(past(wall=WALL - 2401),)), (), True, "", clock()), {}),
-    (fleet_notes.note(unhealthy(attempts=(past("cut-off", wall=WALL),)), (), True, "", clock()), {}),
+    (fleet_notes.note(unhealthy(attempts=(past(wall=WALL - 2401),)), (), True, {}, clock()), {}),
+    (fleet_notes.note(unhealthy(attempts=(past("cut-off", wall=WALL),)), (), True, {}, clock()), {}),
 ]
 
 
@@ -190,7 +190,7 @@ def test_a_node_says_its_faults(said: RepairNote, faults: dict[str, float]) -> N
 
 def test_a_node_says_what_it_tries_and_what_came_of_it() -> None:
     state = unhealthy(helped={"mtu": WALL}, unhelpful={"link_up": WALL}, held={"x": WALL})
-    said = fleet_notes.note(state, (), True, "driver_bind", clock())
+    said = fleet_notes.note(state, (), True, {"driver_bind": WALL}, clock())
     assert (said.trying, said.helped, said.unhelpful, said.held) == (
         {"driver_bind": WALL},
         {"mtu": WALL},
@@ -202,7 +202,7 @@ def test_a_node_says_what_it_tries_and_what_came_of_it() -> None:
 
 def test_a_note_stays_short() -> None:
     many = tuple(wrong(reason=f"Reason{number}", ago=float(number)) for number in range(500))
-    said = fleet_notes.note(unhealthy(), many, True, "", clock())
+    said = fleet_notes.note(unhealthy(), many, True, {}, clock())
     assert len(said.faults) == fleet_notes.ENTRIES_LIMIT
     assert "port.state/Reason0" in said.faults
     assert len(fleet_notes.text(said)) < fleet_notes.NOTE_LIMIT_CHARACTERS

@@ -233,12 +233,6 @@ def test_a_slot_is_given_back_when_the_attempt_is_over() -> None:
     assert repair_attempt.slot_to_give_back(unhealthy(slot="nodeprep-slot-0")) == "nodeprep-slot-0"
 
 
-def test_an_approval_is_noted_from_the_ledger_on() -> None:
-    assert repair_attempt.approved(at("ledger", approval="mine")) == "mine"
-    assert repair_attempt.approved(replace(at("ledger"), approved="before")) == "before"
-    assert repair_attempt.approved(unhealthy(approved="before")) == "before"
-
-
 def test_a_running_remedy_is_one_that_may_run() -> None:
     assert [attempt_steps.is_running(at(step)) for step in STEPS] == [True, True, True, False, True]
     assert [attempt_steps.is_validating(at(step)) for step in STEPS] == [False, False, False, True, False]

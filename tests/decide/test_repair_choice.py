@@ -16,16 +16,19 @@ from nodeprep.decide.driver_owner import DriverFamily
 from nodeprep.decide.gate_readiness import Mode
 from nodeprep.decide.remediator_limits import RunRefusal
 from nodeprep.decide.remedy_header import SafetyClass
-from nodeprep.decide.repair_choice import RepairTerms
+from nodeprep.decide.repair_choice import RepairChoice, RepairTerms
 from nodeprep.decide.repair_policy import RepairPolicy, RepairWaits
-from nodeprep.decide.repair_refusal import SuppressionReason
+from nodeprep.decide.repair_refusal import Suppression, SuppressionReason
 from nodeprep.model import Remedy
 from nodeprep.values import replace
 from tests.agent_state_values import BOOT, PLACE, attempt, past
-from tests.repair_values import DRIVER, LINK_UP, NOW, PLUGIN, RESCAN, new, node, terms, unhealthy, wrong
+from tests.repair_values import DRIVER, LINK_UP, NOW, PLUGIN, PORT, RESCAN, new, node, terms, unhealthy, wrong
 
 APPROVED = "firmware;until=2027-01-20T00:00:00Z"  # WALL is 2027-01-15
 FIRMWARE = wrong(Remedy("firmware"))
+OF_ANOTHER = attempt("running", check=DRIVER, remedy="driver_bind")
+KEY = repair_choice.key_of(wrong(), LINK_UP)
+STOPPED = Suppression(SuppressionReason.IDLE, PORT, "link_up", "a pod has it", NOW + 20)
 DRILL = DrillNotice("link-down", "eth2", ("mlx5_3/1",), BOOT, NOW - 500, NOW + 500)
 
 
@@ -92,9 +95,27 @@ ROWS: list[tuple[AgentState, dict[str, Any], SuppressionReason | None, str]] = [
         "was used",
     ),
     (unhealthy(wrong()), {"remediator": "/run/x: nobody listens"}, R.REMEDIATOR, "nobody listens"),
-    (unhealthy(wrong(), attempt=attempt("running")), {}, R.BUSY, "link_up for port.state runs"),
-    (unhealthy(wrong(), attempt=attempt("validating")), {}, R.BUSY, "one at a time"),
+    (unhealthy(wrong(), attempt=OF_ANOTHER), {}, R.BUSY, "driver_bind for pci.driver-bound runs"),
+    (unhealthy(wrong(), attempt=replace(OF_ANOTHER, step="validating")), {}, R.BUSY, "one at a time"),
+    (unhealthy(wrong()), {"stopped": {KEY: STOPPED}}, R.IDLE, "a pod has it"),
+    (unhealthy(wrong()), {"stopped": {KEY: replace(STOPPED, until=NOW)}}, None, ""),
 ]
+
+
+def test_what_is_being_mended_is_neither_chosen_nor_held_back() -> None:
+    for step in ("ledger", "running", "validating"):
+        assert repair_choice.choose(unhealthy(wrong(), attempt=attempt(step)), terms()) == RepairChoice()
+
+
+def test_who_was_stopped_lets_another_pass() -> None:
+    other = wrong(RESCAN, check=DRIVER, place="0000:5d:00.0")
+    state = unhealthy(other, wrong())
+    first = repair_choice.choose(state, terms())
+    assert first.candidate is not None
+    assert first.candidate.case.check == DRIVER
+    then = repair_choice.choose(state, terms(stopped={first.candidate.key: STOPPED}))
+    assert then.candidate is not None
+    assert (then.candidate.case.check, then.suppressed) == (PORT, (STOPPED,))
 
 
 @pytest.mark.parametrize(("state", "different", "reason", "says"), ROWS)

@@ -28,8 +28,16 @@ def test_it_goes_with_its_node() -> None:
     assert made["metadata"] == {"name": "agent-n1", "namespace": "nodeprep", "ownerReferences": [owner]}
     spec = {"holderIdentity": "n1", "leaseDurationSeconds": 180, "renewTime": "2026-11-22T03:00:00.123456Z"}
     assert made["spec"] == spec
-    assert agent_lease.renewal("n1", "u1", NOW) == {"metadata": {"ownerReferences": [owner]}, "spec": spec}
+    note = {"annotations": {"agent.nodeprep.io/repair": None}}
+    assert agent_lease.renewal("n1", "u1", NOW) == {"metadata": {"ownerReferences": [owner], **note}, "spec": spec}
     assert agent_lease.path("nodeprep", "n1") == "/apis/coordination.k8s.io/v1/namespaces/nodeprep/leases/agent-n1"
+
+
+def test_it_tells_other_agents_about_repairs() -> None:
+    said = {"agent.nodeprep.io/repair": "{}"}
+    assert agent_lease.new_lease("nodeprep", "n1", "u1", NOW, "{}")["metadata"]["annotations"] == said
+    assert agent_lease.renewal("n1", "u1", NOW, "{}")["metadata"]["annotations"] == said
+    assert agent_lease.telling("{}") == {"metadata": {"annotations": said}}, "it renews nothing"
 
 
 def test_a_namespace_that_somebody_typed_stays_one_part_of_the_path() -> None:

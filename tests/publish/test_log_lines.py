@@ -27,7 +27,7 @@ DEVICE_ONLY = standing(ready=False, why="plugin.registered fails")
 CLOSED = standing(device=False, ready=False, why="port.state fails")
 WOULD_RUN = (
     "would-run check=port.state planned=link_up args={'interface': 'eth2'} "
-    "why=the agent does not use the remediator yet: a human goes by the fix fix=nodeprep explain port.state"
+    "why=mode gate: only mode repair runs remedies, and a human goes by the fix fix=nodeprep explain port.state"
 )
 DRILL = DrillNotice("link-down", "eth1", ("eth1", "0000:5c:00.0"), "b1", 50.0, 1300.0)
 LINK_UP = ("port.state", Remedy("link_up", {"interface": "eth2"}))

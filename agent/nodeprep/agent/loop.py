@@ -8,8 +8,9 @@ from math import inf
 from threading import Event
 
 from nodeprep import __version__, profile_selection
-from nodeprep.agent import startup
+from nodeprep.agent import repairing, startup
 from nodeprep.agent.reconciler import Reconciler
+from nodeprep.agent.repairing import Repairing
 from nodeprep.agent.state_writer import StateWriter
 from nodeprep.config import written
 from nodeprep.config.configuration import Settings
@@ -18,6 +19,7 @@ from nodeprep.decide import gate_readiness
 from nodeprep.decide.desired import Desired
 from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.decide.look_schedule import Schedule
+from nodeprep.decide.repair_policy import SHIPPED_WAITS, RepairWaits
 from nodeprep.doors import clock
 from nodeprep.doors.events.listener import EventSources
 from nodeprep.doors.files.state_store import Store
@@ -25,12 +27,14 @@ from nodeprep.doors.node_host import Host
 from nodeprep.facts import ALL as FACTS
 from nodeprep.model import Topic
 from nodeprep.observer import Observer
-from nodeprep.publish import log_lines
+from nodeprep.publish import log_lines, repair_lines
 from nodeprep.publish.gate_files import Gate, GateFiles
 from nodeprep.publish.log_lines import LogEntry
 from nodeprep.publish.node_status import NodeStatus
 from nodeprep.publish.probes import MISSED_PERIODS
 from nodeprep.publish.publisher import NodeAnnotations, Publisher
+from nodeprep.repair import remediator_client
+from nodeprep.repair.remediator_client import RemediatorClient
 from nodeprep.values import Value, field, replace
 
 LOGGER = logging.getLogger("nodeprep")
@@ -49,6 +53,7 @@ class AgentParts(Value):
     configuration (raises ConfigError). `listeners` are called with each round's outcome, when gates were closed and
     before any opens; the `publisher` tells the cluster, None where there is no access to one. `exposed` are mount
     points of the node that we could write and should not. `read_drill` reads which drill somebody told us of.
+    `remediator` runs remedies in mode repair, and `waits` are the waits of repairs.
     """
 
     host_of: Callable[[tuple[str, ...], str], Host]
@@ -61,13 +66,16 @@ class AgentParts(Value):
     publisher: Publisher | None = None
     exposed: tuple[str, ...] = ()
     read_drill: Callable[[], DrillNotice | None] = lambda: None
+    remediator: RemediatorClient = field(default_factory=lambda: RemediatorClient(remediator_client.socket_path()))
+    waits: RepairWaits = SHIPPED_WAITS
 
 
 class Agent:
     """One agent. `run` returns after `stop`; its other methods may be called from any thread, most from a signal."""
 
-    _gates: GateFiles  # this and the next three are made by `_begin`
+    _gates: GateFiles  # this and the next four are made by `_begin`
     _reconciler: Reconciler
+    _repairing: Repairing
     _observer: Observer
     _schedule: Schedule
 
@@ -156,6 +164,8 @@ class Agent:
         self._schedule.start(due, now)
         self._observer.begin(due, anew=anew)
         seen = self._observer.gather()
+        publisher = self.means.publisher
+        told = self._repairing.turn(publisher.node if publisher is not None else None) or told
         if seen or told:  # what somebody asked for is answered at once, also where no look is due
             status = self._reconciler.consider(seen, self.means.event_sources.states())
             if status is None:
@@ -186,7 +196,9 @@ class Agent:
         self._reconciler = Reconciler(
             self.settings, state_writer, agent_state, frozenset(fact.kind for fact in FACTS), self.means.requests
         )
-        self._reconciler.exposed = self.means.exposed
+        self._reconciler.exposed, self._reconciler.waits = self.means.exposed, self.means.waits
+        requests = repairing.publisher_requests(self.means.publisher)
+        self._repairing = Repairing(self._reconciler, requests, self.means.remediator, self.means.event_sources.wake)
         self._observer = Observer(host, self.means.event_sources.wake)
         self._schedule = Schedule(FACTS, self._periods())
         self._started = agent_state.why
@@ -263,7 +275,12 @@ class Agent:
         now = clock.now()
         busy = self._observer.under_way
         overdue = self._observer.next_deadline()
-        due = min(self._schedule.next(busy), self._schedule.unmuted_at(now), inf if overdue is None else overdue)
+        due = min(
+            self._schedule.next(busy),
+            self._schedule.unmuted_at(now),
+            self._repairing.due_at,
+            inf if overdue is None else overdue,
+        )
         return min(max(due - now, 0.0), LOOP_PERIOD_SECONDS)
 
     def _tell(self, status: NodeStatus) -> None:
@@ -280,6 +297,8 @@ class Agent:
         blind_after = self.settings.agent.confirmation.blind_after
         before, self._told = self._told, status  # who acts on a line of the log finds the report that it is about
         log_lines.tell(log_lines.transitions(before, status, blind_after, started=self._started), LOGGER)
+        if publisher is not None:
+            publisher.post(one.event for one in repair_lines.lines(before, status))
         if wanted != self._open or self._not_opened or status.at - self._opened_at >= GATE_FILES_PERIOD_SECONDS:
             agent_state = status.agent_state
             self._not_opened = self._gates.open(

@@ -17,6 +17,7 @@ from nodeprep.config import agent_settings, wants
 from nodeprep.config.configuration import Settings
 from nodeprep.decide import (
     drill_notice,
+    driver_owner,
     fault_confirmation,
     gate_readiness,
     look_schedule,
@@ -28,16 +29,19 @@ from nodeprep.decide import (
 )
 from nodeprep.decide.desired import AgentTrouble, Desired
 from nodeprep.decide.drill_notice import DrillNotice
+from nodeprep.decide.driver_owner import DriverFamily
 from nodeprep.decide.reconciliation import AgentPolicy, Observed
+from nodeprep.decide.repair_budget import BudgetClock
 from nodeprep.decide.repair_policy import SHIPPED_WAITS, RepairWaits
 from nodeprep.doors import clock
 from nodeprep.doors.events.listener import EventSourceState
 from nodeprep.facts import ALL as FACTS
 from nodeprep.facts.kubernetes.cluster import Cluster, KubeNode
+from nodeprep.facts.machine.gpu import GpuDriver
 from nodeprep.facts.machine.kernel_log import KernelLog
 from nodeprep.facts.machine.system import System
 from nodeprep.look import Look
-from nodeprep.model import Report, raw
+from nodeprep.model import Check, Report, raw
 from nodeprep.observer import Observation
 from nodeprep.profile_selection import SELECTION_FACTS, ProfileSelection
 from nodeprep.publish import node_status
@@ -57,10 +61,11 @@ class Reconciler(Struct):
 
     `settings` are the last that could be read, `config_trouble` what is wrong with newer ones, `gate_trouble` what
     keeps gate files from being written or removed, `publish_trouble` what is wrong with writing to the cluster, as
-    others can mend it, `drill` the one that runs now, `repair` what its repairs are about (agent/repairing), `waits`
-    the waits of repairs, `exposed` the mount points of the node that the agent could write and should not. `facts` are
-    the kinds that a full round has looked at, `requests` the count of what was asked of Kubernetes. `proves_anew`: what
-    was looked at before counts no more, so all is to be looked at now.
+    others can mend it, `forgotten` why nobody knows what was tried here, `drill` the one that runs now, `repair` what
+    its repairs are about (agent/repairing), `waits` the waits of repairs, `exposed` the mount points of the node that
+    the agent could write and should not. `facts` are the kinds that a full round has looked at, `requests` the count of
+    what was asked of Kubernetes. `proves_anew`: what was looked at before counts no more, so all is to be looked at
+    now.
     """
 
     settings: Settings
@@ -73,6 +78,7 @@ class Reconciler(Struct):
     publish_trouble: str = ""
     drill: DrillNotice | None = None
     exposed: tuple[str, ...] = ()
+    forgotten: str = ""
     latest: LatestFacts = field(default_factory=lambda: LatestFacts(tuple(CHECKS.values())))
     selection: ProfileSelection | None = None
     proves_anew: bool = False
@@ -100,6 +106,7 @@ class Reconciler(Struct):
     def forget(self, *, inventory: bool = False) -> None:
         """A human said that the node is to prove itself anew; `inventory`: also that it may have other devices now."""
         self.agent_state = fault_confirmation.reset(self.agent_state, clock.now())
+        self.forgotten = ""
         if inventory:
             self.agent_state = replace(self.agent_state, hardware_profiles=(), baseline=None, parts=())
         self.latest.forget_rates()
@@ -109,7 +116,8 @@ class Reconciler(Struct):
     def meet(self, heard: NodeAnnotations, *, forgetful: bool) -> NodeMeeting:
         """The Node was read: it may be another one, or a human may wish this one to start over."""
         now = clock.now()
-        met = node_meeting.meet_node(self.agent_state, heard, now, forgetful=forgetful)
+        met = node_meeting.meet_node(self.agent_state, heard, self.budget_clock(), forgetful=forgetful)
+        self.forgotten = met.forgotten or self.forgotten
         if met.agent_state.node_uid != self.agent_state.node_uid:
             self._met_at = now
         if met.agent_state is not self.agent_state:
@@ -153,7 +161,7 @@ class Reconciler(Struct):
         says_more = self.latest.judge(observed, changed, profile, self._wants, anew=anew)
         self._anew, self._excused = False, profile.excused
         now = clock.now()
-        self._meet_node(now)
+        self._meet_node()
         self.agent_state = profile_state.with_new_gates(self.agent_state, selection, now, configured=self._configured)
         new = anew or self.latest.words() != before
         if self.status is not None and not new and self._is_settled(now):
@@ -191,7 +199,7 @@ class Reconciler(Struct):
         ) < inf:
             wanted[Cluster] = min(wanted.get(Cluster, at), at)
         looks = fault_confirmation.wanted_looks(
-            self.agent_state, CHECKS, self._gates(), self.settings.agent.confirmation
+            self.agent_state, CHECKS, self.gates(), self.settings.agent.confirmation
         )
         for check, at in looks.items():
             for kind in look_schedule.stale_facts(CHECKS[check], self.latest.begun, at, RECORDS, now):
@@ -222,7 +230,28 @@ class Reconciler(Struct):
             CHECKS, profiles, own.mode, own.gate, own.confirmation, own.readiness, own.repair, self.waits
         )
 
-    def _gates(self) -> tuple[str, ...]:
+    @property
+    def checks(self) -> Mapping[str, Check]:
+        """All checks by id, in the order in which a cause comes before what follows from it."""
+        return CHECKS
+
+    def budget_clock(self) -> BudgetClock:
+        """What the ages of attempts are told by now."""
+        return BudgetClock(self.agent_state.boot_id, clock.now(), clock.wall())
+
+    @property
+    def memory_trouble(self) -> str:
+        """Why what is done to the node may be forgotten, or what was done is not known. "" if neither."""
+        return "; ".join(filter(None, (self.state_writer.trouble, self.forgotten)))
+
+    def driver_owners(self, labels: Mapping[str, str]) -> frozenset[DriverFamily]:
+        """The families of drivers that an operator brings here, by the labels of the Node and by what is on it."""
+        cluster, driver = self.latest.facts.get(Cluster), self.latest.facts.get(GpuDriver)
+        pods = raw(cluster)["pods"] if isinstance(cluster, Cluster) else ()
+        in_container = isinstance(driver, GpuDriver) and raw(driver)["container"] is True
+        return driver_owner.owned(labels, pods if isinstance(pods, tuple) else (), gpu_container=in_container)
+
+    def gates(self) -> tuple[str, ...]:
         """The checks that the node's state goes by."""
         profiles = self._rules(self.selection).profiles if self.selection else ()
         return gate_readiness.node_gates(profiles)
@@ -238,15 +267,14 @@ class Reconciler(Struct):
             agent_state = ready
         return agent_state
 
-    def _meet_node(self, now: float) -> None:
+    def _meet_node(self) -> None:
         """Another Node object of the same name is another node: it has proven nothing."""
         cluster = self.latest.facts.get(Cluster)
         node = raw(cluster)["node"] if isinstance(cluster, Cluster) else None
         uid = raw(node)["uid"] if isinstance(node, KubeNode) else ""
         if isinstance(uid, str) and self.latest.begun[Cluster] > self._met_at:
-            met = node_meeting.meet_node(
-                self.agent_state, NodeAnnotations(uid, self.agent_state.reset_done), now, forgetful=False
-            )
+            heard = NodeAnnotations(uid, self.agent_state.reset_done)
+            met = node_meeting.meet_node(self.agent_state, heard, self.budget_clock(), forgetful=False)
             self.agent_state = met.agent_state
             self.proves_anew = self.proves_anew or met.is_new
 
@@ -266,7 +294,7 @@ class Reconciler(Struct):
             and now - self.reconciled_at < SETTLED_NODE_PERIOD_SECONDS
             and self.complete
             and not self.latest.has_doubts
-            and not fault_confirmation.counts_looks(self.agent_state, self._gates())
+            and not fault_confirmation.counts_looks(self.agent_state, self.gates())
         )
 
     def _is_told(self, assessment: Assessment) -> bool:

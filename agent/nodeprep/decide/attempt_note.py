@@ -31,6 +31,11 @@ def text(state: AgentState) -> str:
     return json.dumps(rows, separators=(",", ":")) if rows else ""
 
 
+def approved(state: AgentState) -> str:
+    """The last approval that was used, for the Node: noted from the ledger on, so that no lost disk uses it again."""
+    return (state.attempt.approval if state.attempt is not None else "") or state.approved
+
+
 def recalled(state: AgentState, annotation: str | None, clock: BudgetClock) -> tuple[AgentState, str]:
     """The agent state of an agent without a memory, with the attempts that the Node kept.
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from nodeprep.agent_state import AgentState, NodeState
-from nodeprep.decide import active_faults, conditions, gate_readiness, kubernetes_text, taint_toleration
+from nodeprep.decide import active_faults, attempt_note, conditions, gate_readiness, kubernetes_text, taint_toleration
+from nodeprep.decide.attempt_note import ATTEMPTS
 from nodeprep.decide.conditions import AREAS, PREFIX, TRAINING_READY, AgentTrouble, ConditionInputs, NodeCondition
 from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.decide.fault_confirmation import ConfirmationPolicy
 from nodeprep.decide.gate_readiness import Mode, ProfileReadiness, ReadinessPolicy
+from nodeprep.decide.repair_orders import APPROVED
 from nodeprep.model import Check, Finding, Remedy
 from nodeprep.values import Value, field
 
@@ -175,6 +177,8 @@ def _annotations(agent_state: AgentState) -> dict[str, str]:
     values = {
         HARDWARE_PROFILES_ANNOTATION: ",".join(sorted(agent_state.hardware_profiles)),
         RESET_DONE_ANNOTATION: agent_state.reset_done,
+        ATTEMPTS: attempt_note.text(agent_state),
+        APPROVED: attempt_note.approved(agent_state),
     }
     return {key: value for key, value in values.items() if value}
 

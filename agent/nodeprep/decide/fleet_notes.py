@@ -65,11 +65,17 @@ def fault_name(check: str, reason: str) -> str:
     return f"{check}/{reason}"
 
 
-def note(state: AgentState, faults: Iterable[Case], serving: bool, trying: str, clock: BudgetClock) -> RepairNote:
-    """What this agent says now. `faults` are its convictions that close a gate, `trying` the remedy it wants to run."""
+def note(
+    state: AgentState, faults: Iterable[Case], serving: bool, trying: Mapping[str, float], clock: BudgetClock
+) -> RepairNote:
+    """What this agent says now. `faults` are its convictions that close a gate.
+
+    `trying` is the remedy that it wants to run, with the time at which it first said so: who says so anew each time
+    would let others pass (`fleet_holds`).
+    """
     return RepairNote(
         faults=_faults(state, faults, clock) if serving else {},
-        trying={trying: clock.wall} if trying else {},
+        trying=trying,
         helped=_newest(state.helped),
         unhelpful=_newest(state.unhelpful),
         held=_newest(state.held),

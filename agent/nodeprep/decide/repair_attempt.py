@@ -120,11 +120,6 @@ def begun(state: AgentState, approach: RepairApproach, choice: RepairChoice, ter
     return replace(state, attempt=attempt, slot=approach.slot.name)
 
 
-def approved(state: AgentState) -> str:
-    """The last approval that was used, for the Node: noted from the ledger on, so that no lost disk uses it again."""
-    return (state.attempt.approval if state.attempt is not None else "") or state.approved
-
-
 def after(state: AgentState, report: AttemptReport, terms: RepairTerms) -> AttemptResult:
     """The agent state after a report. One about another attempt, or to another step, changes nothing."""
     attempt = state.attempt

@@ -27,12 +27,14 @@ from nodeprep.decide.driver_owner import DriverFamily
 from nodeprep.decide.foreign_maintenance import RepairNode
 from nodeprep.decide.gate_readiness import Mode
 from nodeprep.decide.remedy_header import RemedyHeader, SafetyClass
-from nodeprep.decide.repair_budget import BudgetClock
+from nodeprep.decide.repair_budget import BudgetClock, Fault
 from nodeprep.decide.repair_plan import UNBUILT_REMEDIES
 from nodeprep.decide.repair_policy import SHIPPED_WAITS, RepairPolicy, RepairWaits
 from nodeprep.decide.repair_refusal import Suppression, SuppressionReason
 from nodeprep.model import Check, Remedy
 from nodeprep.values import Value, field
+
+CandidateKey = tuple[Fault, tuple[tuple[str, str], ...]]  # the fault, with its remedy and arguments
 
 
 class RepairTerms(Value):
@@ -40,6 +42,7 @@ class RepairTerms(Value):
 
     `gates` are the checks that the node's state goes by, `remedy_after` is `readiness.remedy-after`. `node` is the Node
     as it was last read from the server, None before. `families` are drivers that an operator's container owns.
+    `stopped` are suppressions of approaches that were given up, by `RepairCandidate.key`, each until its time.
     `memory` says why what is done would not be remembered, or what was done is not known; `remediator` why nobody
     would run a remedy; `taint` why our taint is not set although it is due. Each is "" where all is well.
     """
@@ -56,6 +59,7 @@ class RepairTerms(Value):
     node: RepairNode | None = None
     families: frozenset[DriverFamily] = frozenset()
     drill: DrillNotice | None = None
+    stopped: Mapping[CandidateKey, Suppression] = field(default_factory=dict)
     memory: str = ""
     remediator: str = ""
     taint: str = ""
@@ -72,9 +76,9 @@ class RepairCandidate(Value):
     approval: str = ""
 
     @property
-    def key(self) -> tuple[object, ...]:
-        """What makes it the same repair: the fault, with its remedy and arguments."""
-        return repair_budget.fault(self.case), tuple(sorted(self.remedy.args.items()))
+    def key(self) -> CandidateKey:
+        """What makes it the same repair."""
+        return key_of(self.case, self.remedy)
 
 
 class RepairChoice(Value):
@@ -84,10 +88,17 @@ class RepairChoice(Value):
     suppressed: tuple[Suppression, ...] = ()
 
 
+def key_of(case: Case, remedy: Remedy) -> CandidateKey:
+    """What makes it the same repair."""
+    return repair_budget.fault(case), tuple(sorted(remedy.args.items()))
+
+
 def choose(state: AgentState, terms: RepairTerms) -> RepairChoice:
     """The first remedy that nothing holds back. One that is not due yet may be chosen: its gate is proved meanwhile."""
     now, found, suppressed = terms.clock.now, list[RepairCandidate](), list[Suppression]()
     for case, remedy in wanted(state, terms):
+        if state.attempt is not None and (case.check, case.subject) == (state.attempt.check, state.attempt.subject):
+            continue  # it is being mended
         due_at = (case.convicted_at or 0.0) + max(terms.remedy_after, terms.waits.conviction)
         refused = _suppression(state, case, remedy, terms)
         if refused is None:
@@ -130,6 +141,7 @@ def _suppression(state: AgentState, case: Case, remedy: Remedy, terms: RepairTer
         _tried(state, case, remedy, terms)
         or _unapproved(state, case, remedy, header, terms)
         or _unrunnable(state, case, remedy, terms)
+        or _stopped(case, remedy, terms)
     )
 
 
@@ -232,6 +244,13 @@ def _unrunnable(state: AgentState, case: Case, remedy: Remedy, terms: RepairTerm
         why = f"{state.attempt.remedy} for {state.attempt.check} runs or is judged: one at a time"
         return _told(SuppressionReason.BUSY, case, remedy, why)
     return None
+
+
+def _stopped(case: Case, remedy: Remedy, terms: RepairTerms) -> Suppression | None:
+    """What the last approach met. Others have their turn meanwhile."""
+    stopped = terms.stopped.get(key_of(case, remedy))
+    is_over = stopped is None or (stopped.until is not None and stopped.until <= terms.clock.now)
+    return None if is_over else stopped
 
 
 def _told(reason: SuppressionReason, case: Case, remedy: Remedy, why: str, until: float | None = None) -> Suppression:

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
+from nodeprep.decide.fleet_notes import NOTE
+
 AGENT = "agent-"  # followed by the Node's name: the name of its agent's Lease
 RENEW_SECONDS = 80.0  # seconds, or a little later (pace.spread): two renewals are due while one is valid; design 3.5
 DURATION_SECONDS = 180  # seconds for which a renewal is valid
@@ -17,22 +19,37 @@ def name(node: str) -> str:
 
 def path(namespace: str, node: str = "") -> str:
     """The path of a node's Lease, or of all Leases."""
+    return path_of(namespace, name(node) if node else "")
+
+
+def path_of(namespace: str, lease_name: str) -> str:
+    """The path of a Lease of any name, or of all Leases."""
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace, safe='')}/leases"
-    return f"{leases}/{quote(name(node), safe='')}" if node else leases
+    return f"{leases}/{quote(lease_name, safe='')}" if lease_name else leases
 
 
-def renewal(node: str, uid: str, now: datetime) -> dict[str, Any]:
-    """A merge patch. The owner is the Node of that `uid`, so the Lease is deleted with that Node."""
-    return {"metadata": {"ownerReferences": [_owner(node, uid)]}, "spec": _spec(node, now)}
+def renewal(node: str, uid: str, now: datetime, note: str = "") -> dict[str, Any]:
+    """A merge patch. The owner is the Node of that `uid`, so the Lease is deleted with that Node.
+
+    `note` is what the agent tells others about repairs (decide/fleet_notes), "" for nothing.
+    """
+    said = {"ownerReferences": [_owner(node, uid)], **telling(note)["metadata"]}
+    return {"metadata": said, "spec": spec(node, now, DURATION_SECONDS)}
 
 
-def new_lease(namespace: str, node: str, uid: str, now: datetime) -> dict[str, Any]:
+def telling(note: str) -> dict[str, Any]:
+    """A merge patch of the note alone. It says nothing about the checks."""
+    return {"metadata": {"annotations": {NOTE: note or None}}}
+
+
+def new_lease(namespace: str, node: str, uid: str, now: datetime, note: str = "") -> dict[str, Any]:
     """The object for a node without a Lease."""
+    said = {"annotations": {NOTE: note}} if note else {}
     return {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"name": name(node), "namespace": namespace, "ownerReferences": [_owner(node, uid)]},
-        "spec": _spec(node, now),
+        "metadata": {"name": name(node), "namespace": namespace, "ownerReferences": [_owner(node, uid)], **said},
+        "spec": spec(node, now, DURATION_SECONDS),
     }
 
 
@@ -51,6 +68,7 @@ def _owner(node: str, uid: str) -> dict[str, str]:
     return {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}
 
 
-def _spec(node: str, now: datetime) -> dict[str, Any]:
+def spec(node: str, now: datetime, seconds: float) -> dict[str, Any]:
+    """The `spec` of a Lease that a node holds from `now` on, for so many seconds."""
     at = now.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")  # metav1.MicroTime
-    return {"holderIdentity": node, "leaseDurationSeconds": DURATION_SECONDS, "renewTime": at}
+    return {"holderIdentity": node, "leaseDurationSeconds": round(seconds), "renewTime": at}

@@ -13,15 +13,15 @@ from typing import Any
 from nodeprep.agent_state import BlindSince, Case, NodeState
 from nodeprep.decide import drill_notice
 from nodeprep.decide.fault_confirmation import ConfirmationPolicy
-from nodeprep.decide.gate_readiness import ProfileReadiness
-from nodeprep.publish import node_status
+from nodeprep.decide.gate_readiness import Mode, ProfileReadiness
+from nodeprep.publish import node_status, repair_lines
 from nodeprep.publish.node_status import NOT_ENFORCED, NodeStatus
 from nodeprep.values import Value, field
 
 FIELD_LIMITS_CHARACTERS = (1000, 200, 60)  # characters of a field; the next lower limit if the line is too long
 # Bytes of a line: a pipe takes so many at once or not at all (PIPE_BUF), so the writer never stops in a line.
 LINE_LIMIT_BYTES = select.PIPE_BUF
-NOT_BUILT = "the agent does not use the remediator yet: a human goes by the fix"
+NOT_REPAIR = "mode {}: only mode repair runs remedies, and a human goes by the fix"
 REPORT_HINT = "nodeprep explain {}"
 NEED_HUMANS = (NodeState.UNHEALTHY, NodeState.AWAITING_HUMAN)
 DEFAULT_CONFIRMATION = ConfirmationPolicy()
@@ -58,7 +58,8 @@ def transitions(
         *_blind(before, after, blind_after),
         *_deferred(before, after),
         *_pending_gates(before, after),
-        *_remedies(before, after),
+        *_planned_remedies(before, after),
+        *_repairs(before, after),
         *_event_sources(before, after),
         *_trouble("store", before.store_trouble if before else "", after.store_trouble),
         *_trouble("gate", before.gate_trouble if before else "", after.gate_trouble),
@@ -196,11 +197,19 @@ def _pending_gates(before: NodeStatus | None, after: NodeStatus) -> Iterator[Log
     yield from (LogEntry("gate-pending-no-more", {"check": one}) for one in former if one not in after.pending_gates)
 
 
-def _remedies(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
+def _repairs(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
+    for one in repair_lines.lines(before, after):
+        yield LogEntry(one.word, {**one.fields, "message": one.message}, one.warning)
+
+
+def _planned_remedies(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
+    if after.mode is Mode.REPAIR:
+        return
     former = before.desired.planned_remedies if before else ()
     for check, remedy in after.desired.planned_remedies:
         if (check, remedy) not in former:
-            due = {"check": check, "planned": remedy.playbook, "args": dict(remedy.args), "why": NOT_BUILT}
+            due: dict[str, object] = {"check": check, "planned": remedy.playbook, "args": dict(remedy.args)}
+            due["why"] = NOT_REPAIR.format(after.mode)
             seen = (one for one in after.report.findings if (one.check, one.verdict.remedy) == (check, remedy))
             yield LogEntry(
                 "would-run", {**due, "fix": next((one.fix for one in seen if one.fix), REPORT_HINT.format(check))}

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nodeprep.decide.desired import AGENT_PREFIX, AREAS, PREFIX, TRAINING_READY, Desired, GatePolicy
+from nodeprep.decide.foreign_maintenance import RepairNode
 from nodeprep.values import Value
 
 Object = Mapping[str, Any]
@@ -20,7 +21,7 @@ RELEASED = f"{PREFIX}/released"
 
 
 class WrittenNode(Value):
-    """The parts of a Node that we write to, as they were read. Malformed parts count as missing."""
+    """The parts of a Node that we write to or heed, as they were read. Malformed parts count as missing."""
 
     name: str
     uid: str
@@ -29,6 +30,8 @@ class WrittenNode(Value):
     annotations: Mapping[str, str]
     taints: tuple[Object, ...]
     conditions: tuple[Object, ...]
+    unschedulable: bool = False
+    deleting: bool = False
 
     @classmethod
     def of(cls, node: Object) -> WrittenNode:
@@ -41,6 +44,21 @@ class WrittenNode(Value):
             annotations={key: str(value) for key, value in _mapping(metadata.get("annotations")).items()},
             taints=_objects(spec.get("taints")),
             conditions=_objects(status.get("conditions")),
+            unschedulable=spec.get("unschedulable") is True,
+            deleting=metadata.get("deletionTimestamp") is not None,
+        )
+
+    @property
+    def for_repair(self) -> RepairNode:
+        """What of it counts for repairs."""
+        return RepairNode(
+            uid=self.uid,
+            taints=tuple((str(one.get("key", "")), str(one.get("effect", ""))) for one in self.taints),
+            labels=self.labels,
+            annotations=self.annotations,
+            true_conditions=tuple(str(one.get("type", "")) for one in self.conditions if one.get("status") == "True"),
+            unschedulable=self.unschedulable,
+            deleting=self.deleting,
         )
 
 

@@ -17,11 +17,14 @@ from random import Random
 from threading import Condition, Thread
 
 from nodeprep.decide.desired import AGENT_PREFIX, Desired, GatePolicy
+from nodeprep.decide.foreign_maintenance import RepairNode
 from nodeprep.doors import clock
 from nodeprep.doors.kube.reader import ApiAccess
 from nodeprep.doors.kube.writer import MERGE, ApiWriter, WriteOutcome
 from nodeprep.publish import agent_lease, node_events, node_object, node_patches, node_writing, pace
-from nodeprep.publish.node_object import RESET, WrittenNode
+from nodeprep.publish.fleet_note import FleetNote
+from nodeprep.publish.node_events import NodeEvent
+from nodeprep.publish.node_object import RESET, STATE, WrittenNode
 from nodeprep.publish.node_status import ApiStatus
 from nodeprep.publish.node_writing import RULE, WriteOrder, WriteRequest, WriteResult
 from nodeprep.publish.pace import FUTILE_RETRY_SECONDS, GATE_TOKENS, Backoff, TokenBucket
@@ -35,11 +38,15 @@ OPENING_TIMEOUT_SECONDS = 1.0  # seconds that an opening gate file waits for the
 
 
 class NodeAnnotations(Value):
-    """What the Node says to the loop: its uid, a human's reset, and what the Node kept for a lost disk."""
+    """What the Node says to the loop: its uid, a human's reset, and what the Node kept for a lost disk.
+
+    `stated` is the node state that it had when it was first read, "" if no agent ever said one.
+    """
 
     uid: str
     reset: str = ""
     annotations: tuple[tuple[str, str], ...] = ()
+    stated: str = ""
 
 
 class WantedNode(Value):
@@ -57,7 +64,7 @@ class WantedNode(Value):
 
 
 class Publisher:
-    """Writes for one node. Any thread may use `publish`, `gates_written`, `forget_denials` and `api_status`.
+    """Writes for one node. Any thread may use what has no underscore.
 
     `period` is the seconds between two looks at the Node. The Lease's period grows with it. `refresh` is the age in
     seconds at which conditions are written again. None: spread by the node's name. `is_alive`: the checks run;
@@ -146,6 +153,23 @@ class Publisher:
                 )
             self._side_writes.forget_denials()
             self._lock.notify_all()
+
+    @property
+    def node(self) -> RepairNode | None:
+        """The Node as it was last read, for repairs. None before the first time."""
+        return None if self._seen is None else self._seen.for_repair
+
+    @property
+    def note(self) -> FleetNote:
+        """What the Lease tells other agents about repairs."""
+        return self._side_writes.note
+
+    def post(self, told: Iterable[NodeEvent]) -> None:
+        """Post these as Events of the Node. Before the Node was read there is none to post them about."""
+        with self._lock:
+            if self._seen is not None:
+                self._side_writes.events.extend(node_events.event(self._seen, one, _now()) for one in told)
+                self._lock.notify_all()
 
     def _is_alive_now(self) -> bool:
         return self.is_alive()
@@ -266,10 +290,12 @@ class Publisher:
         self._node_trouble = self._trouble_of(written, wanted.uid)
 
     def _pass_on(self, written: WriteResult, seen: WrittenNode, denials: Iterable[str]) -> None:
-        words = (node_events.NodeEvent("WriteDenied", node_writing.with_fix(said), True) for said in denials)
+        words = (NodeEvent("WriteDenied", node_writing.with_fix(said), True) for said in denials)
         self._side_writes.events.extend(node_events.event(seen, one, _now()) for one in (*written.node_events, *words))
         ours = (one for one in seen.annotations.items() if one[0].startswith(f"{AGENT_PREFIX}/"))
-        says = NodeAnnotations(seen.uid, seen.annotations.get(RESET, ""), tuple(sorted(ours)))
+        last = self._last_annotations
+        stated = seen.labels.get(STATE, "") if last is None or last.uid != seen.uid else last.stated
+        says = NodeAnnotations(seen.uid, seen.annotations.get(RESET, ""), tuple(sorted(ours)), stated)
         if says != self._last_annotations:
             self._last_annotations = says
             self.on_annotations(says)

@@ -15,6 +15,7 @@ from nodeprep.doors import clock
 from nodeprep.doors.kube.reader import ApiAccess
 from nodeprep.doors.kube.writer import JSON, MERGE, WriteOutcome
 from nodeprep.publish import agent_lease, node_events, node_patches, node_writing, pace
+from nodeprep.publish.fleet_note import FleetNote
 from nodeprep.publish.node_object import WrittenNode
 from nodeprep.publish.node_writing import UNPROCESSABLE, WriteRequest
 from nodeprep.publish.pace import FUTILE_RETRY_SECONDS, Backoff
@@ -69,6 +70,7 @@ class SideWrites:
         self.denied = ""
         self.policy_enforced: bool | None = None
         self.dry_run_at = -inf
+        self.note = FleetNote()
         self._lease_at = -inf
         self._owner = ""  # the uid of the Node that the Lease was last renewed for; another Node has no Lease yet
         self._lease_paused_until = -inf  # the checks did not run
@@ -109,18 +111,10 @@ class SideWrites:
         if not self.is_alive():
             self._lease_paused_until = clock.now() + ALIVE_RECHECK_SECONDS
             return
-        namespace, now, generation = self.access.namespace, datetime.fromtimestamp(clock.wall(), UTC), self._generation
-        with self.connected() as ask:
-            answer = ask(
-                "PATCH", agent_lease.path(namespace, seen.name), agent_lease.renewal(seen.name, seen.uid, now), MERGE
-            )
-            if answer.status == 404:
-                answer = ask(
-                    "POST",
-                    agent_lease.path(namespace),
-                    agent_lease.new_lease(namespace, seen.name, seen.uid, now),
-                    JSON,
-                )
+        now, generation = datetime.fromtimestamp(clock.wall(), UTC), self._generation
+        with self.note.held() as note, self.connected() as ask:
+            answer = self._renewed(ask, seen, now, note)
+            self.note.told = note if answer.done else self.note.told
         self.trouble = ""
         if node_writing.denied_by(answer):
             self._lease_at = -inf  # so that it is renewed at once when it may be tried again
@@ -140,6 +134,16 @@ class SideWrites:
             return
         self._lease.succeeded()
         self._owner, self._lease_at = seen.uid, clock.now() + pace.spread(self.lease_period, self.rng)
+
+    def _renewed(self, ask: WriteRequest, seen: WrittenNode, now: datetime, note: str) -> WriteOutcome:
+        """The answer to the renewal. A Lease that is not there is made."""
+        namespace = self.access.namespace
+        renewal = agent_lease.renewal(seen.name, seen.uid, now, note)
+        answer = ask("PATCH", agent_lease.path(namespace, seen.name), renewal, MERGE)
+        if answer.status != 404:
+            return answer
+        made = agent_lease.new_lease(namespace, seen.name, seen.uid, now, note)
+        return ask("POST", agent_lease.path(namespace), made, JSON)
 
     def test_admission_policy(self) -> None:
         """Whether the cluster keeps this agent from what is not its own: each policy denies, by its own rule.

@@ -12,9 +12,11 @@ from types import TracebackType
 from typing import Any, Self
 
 import nodeprep
+from nodeprep.agent_state import RepairAttempt
 from nodeprep.decide import remediator_protocol
 from nodeprep.decide.remediator_limits import RefusedRun, RunRefusal
 from nodeprep.decide.remediator_protocol import LINE_BYTES
+from nodeprep.decide.repair_attempt import RunAnswer, StatusAnswer
 from nodeprep.doors import clock, unix_socket
 from nodeprep.repair.playbook_run import RunEnd, RunOutcome, TaskLine, TaskResult
 from nodeprep.repair.remedy_act import RemedyAct
@@ -34,6 +36,10 @@ ABSENT = "wanted the remediator of this node: is components/repair applied, and 
 
 class NoRemediator(Exception):
     """Nobody answers as a remediator of our version. Its text is one line that names the socket."""
+
+
+class OtherVersion(NoRemediator):
+    """It is of another version than we are."""
 
 
 class CrowdedOut(NoRemediator):
@@ -58,6 +64,32 @@ class RemediatorClient:
 
     def require_ansible(self) -> None:
         """The remediator has its own, and says so where it is missing."""
+
+    def begin(self, attempt: RepairAttempt) -> RunAnswer:
+        """Ask once to run an attempt of the agent. What was lost on the way is no refusal: it may have begun."""
+        run = {"remedy": attempt.remedy, "args": dict(attempt.args), "check": False, "deadline": attempt.deadline}
+        is_sent = False
+        try:
+            with _Connection(self._path) as connection:
+                _hold_version(self._path, connection.ask(HELLO))
+                is_sent = True
+                told = connection.ask({"run": {"attempt": attempt.id, **run}})
+        except OtherVersion:
+            return RunAnswer(attempt.id, sent=False, refused=RunRefusal.VERSION)
+        except NoRemediator:
+            return RunAnswer(attempt.id, sent=is_sent)
+        refused = told.get("refused")
+        word = str(refused.get("reason", "")) if isinstance(refused, dict) else ""
+        return RunAnswer(attempt.id, is_running=told.get("status") == "running", refused=word)
+
+    def status(self, attempt: str) -> StatusAnswer:
+        """What it says of an attempt now. Nothing, where it does not answer."""
+        try:
+            told = _asked(self._path, {"status": {"attempt": attempt}}, clock.now(), absent=0.0)
+        except NoRemediator:
+            return StatusAnswer(attempt)
+        status, end, refused = (told.get(key) for key in ("status", "end", "refused"))
+        return StatusAnswer(attempt, str(status or ""), str(end or ""), str(refused or ""))
 
     def run(self, act: RemedyAct, say: Callable[[TaskLine], None]) -> RunOutcome:
         """Run a remedy once, as the attempt of its id, and wait for its end. An interruption ends it first.
@@ -211,7 +243,7 @@ def _hold_version(path: str, told: Mapping[str, Any]) -> None:
         raise _odd(path, hello)
     if hello.get("runs") is not True:
         found = f"found a remediator of version {str(hello.get('version'))[:SHOWN_CHARACTERS]!r}"
-        raise NoRemediator(f"{path}: {found}, wanted {nodeprep.__version__}: give both pods one version")
+        raise OtherVersion(f"{path}: {found}, wanted {nodeprep.__version__}: give both pods one version")
 
 
 def _asked(path: str, request: Mapping[str, Any], until: float, absent: float = AWAY_SECONDS) -> Mapping[str, Any]:
