@@ -121,7 +121,7 @@ def _overall(inputs: ConditionInputs) -> tuple[str, str, str]:
     agent_state = inputs.agent_state
     first, others = inputs.main_fault(inputs.closing_gates)
     if first is not None:
-        return "False", first.reason, f"{agent_state.state}: {inputs.summary(first)}{others}"
+        return "False", first.reason, f"{_words_of(agent_state)}: {inputs.summary(first)}{others}"
     blind = inputs.blind_gate(inputs.closing_gates)
     if blind:
         return "Unknown", gate_readiness.CANNOT_LOOK, f"{agent_state.state}: {blind[0]} could not look: {blind[1]}"
@@ -147,6 +147,12 @@ def _overall(inputs: ConditionInputs) -> tuple[str, str, str]:
         return "True", "GatesToPass", f"the gate stays open, though {PENDING_GATES_PREFIX} {kubernetes_text.few(new)}"
     names = ", ".join(one.name for one in inputs.profiles if one.ready)
     return "True", "Ready", f"every gate check passes: {names}" if names else "no profile demands anything"
+
+
+def _words_of(agent_state: AgentState) -> str:
+    """The node state, and the remedy that runs or is judged."""
+    attempt = agent_state.attempt
+    return agent_state.state.value if attempt is None else f"{agent_state.state} by {attempt.remedy}"
 
 
 def _deciding_profiles(inputs: ConditionInputs) -> tuple[ProfileReadiness, ...]:

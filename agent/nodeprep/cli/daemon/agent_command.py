@@ -242,6 +242,7 @@ def report(agent: Agent) -> str:
             for one in agent_state.cases
             if one.convicted
         ],
+        "repair": _repair(status),
         "memoryTrouble": status.store_trouble,
         "gateTrouble": status.gate_trouble,
         "configurationTrouble": status.config_trouble,
@@ -251,3 +252,22 @@ def report(agent: Agent) -> str:
         "at": status.at,
     }
     return json_report.text({"agent": own, "report": json_report.document(status.report, FailOn.FAIL)})
+
+
+def _repair(status: NodeStatus) -> dict[str, object]:
+    """What the agent's repairs are about."""
+    repair, attempt = status.repair, status.agent_state.attempt
+    return {
+        "remedy": repair.remedy,
+        "check": repair.check,
+        "step": repair.step,
+        "attempt": "" if attempt is None else attempt.id,
+        "suppressed": [
+            {"check": one.check, "remedy": one.remedy, "reason": str(one.reason), "why": one.why}
+            for one in repair.suppressions
+        ],
+        "attempts": [
+            {"id": one.id, "check": one.check, "remedy": one.remedy, "outcome": one.outcome, "refused": one.refused}
+            for one in status.agent_state.attempts
+        ],
+    }
