@@ -70,8 +70,9 @@ Whenever a profile is new to the node, or asks for other gates than before, its 
 **Names.** Those of the two taints and of the RDMA label are keys of `gate` below; condition types, the labels
 `nodeprep.io/*`, annotations and the Lease have the same names everywhere ([security.md](security.md#other-names)).
 
-**Mode `repair`**: the agent does not use the remediator yet. Until then it acts as in `gate` and
-counts the remedies that would be due.
+**Mode `repair`** acts as `gate`, and has the remediator of `daemonset/components/repair` mend what is believed. It
+closes the gate first, and gives a node back when its own checks pass ([repair.md](repair.md)). No key shortens these
+waits: a fault is believed for 30 s, the taint stands for 10 s, and the checks pass for 30 s.
 """
 HEAD = ("| key | wanted | default | unit | meaning | reload |", "|---|---|---|---|---|---|")
 DEFAULTS_OF_ITEMS = {"assign[].match": "every node", "assign[].use": "required", "assign[].expect": "none"}

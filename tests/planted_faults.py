@@ -129,6 +129,18 @@ FAULTS = (
         "wanted[kind] = last + 60.0",
     ),
     Planted(
+        "after a remedy one pass opens a gate",
+        "decide/reconciliation.py",
+        "confirmation = repair_validation.confirmation(agent_state, policy.confirmation, policy.waits)",
+        "confirmation = policy.confirmation",
+    ),
+    Planted(
+        "a remedy that came out is forgotten before its fault passed",
+        "decide/repair_validation.py",
+        "ran = state.attempt is not None or any(one.outcome != AttemptOutcome.REFUSED for one in state.attempts)",
+        "ran = state.attempt is not None",
+    ),
+    Planted(
         "a remedy is judged by all faults",
         "decide/repair_validation.py",
         "    if not case.convicted:",

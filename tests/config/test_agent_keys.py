@@ -20,6 +20,8 @@ from nodeprep.config.document import ConfigError
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.decide.fault_confirmation import RULES, ConfirmationPolicy, ConfirmationRule
 from nodeprep.decide.gate_readiness import Mode, ReadinessPolicy
+from nodeprep.decide.remedy_header import SafetyClass
+from nodeprep.decide.repair_policy import PlayDeadlines, RepairPolicy
 from nodeprep.facts import ALL as FACTS
 from nodeprep.model import Confirmation
 from nodeprep.values import replace
@@ -61,6 +63,27 @@ READ = [
         "readiness: {bootstrap-limit: 60, human-passes: 30, validation-limit: 31, remedy-after: 0, grace: 0}\n",
         AgentSettings(readiness=ReadinessPolicy(60.0, 30.0, 31.0, 0.0, 0.0)),
     ),
+    ("repair:\n", AgentSettings()),
+    ("repair: {deadline: }\n", AgentSettings()),
+    ("repair: {max-class: , tries: , back-off: , deadline: {safe: }}\n", AgentSettings()),
+    (
+        "repair: {max-class: S1, bootstrap-max-class: S1, tries: 10, slots: 16, bootstrap-slots: 64}\n",
+        AgentSettings(repair=RepairPolicy(SafetyClass.S1, SafetyClass.S1, 10, slots=16, bootstrap_slots=64)),
+    ),
+    (
+        "repair: {tries: 1, slots: 1, bootstrap-slots: 1}\n",
+        AgentSettings(repair=RepairPolicy(tries=1, bootstrap_slots=1)),
+    ),
+    ("repair: {back-off: [60]}\n", AgentSettings(repair=RepairPolicy(back_off=(60.0,)))),
+    (
+        "repair: {back-off: [60, 60.5, 61, 61, 86400]}\n",
+        AgentSettings(repair=RepairPolicy(back_off=(60.0, 60.5, 61.0, 61.0, 86400.0))),
+    ),
+    (
+        "repair: {deadline: {safe: 30, idle: 30}}\n",
+        AgentSettings(repair=RepairPolicy(deadline=PlayDeadlines(30.0, 30.0))),
+    ),
+    ("repair: {deadline: {safe: 600}}\n", AgentSettings(repair=RepairPolicy(deadline=PlayDeadlines(600.0, 600.0)))),
     ("every: {rdma: 0.5, kernel-log: 3600}\n", AgentSettings(every={"rdma": 0.5, "kernel-log": 3600.0})),
     ("metrics: {bind: 10.0.0.7}\n", AgentSettings(metrics=MetricsSettings("10.0.0.7"))),
     ('metrics: {bind: "::1", port: 0}\n', AgentSettings(metrics=MetricsSettings("::1", 0))),
@@ -72,7 +95,23 @@ def test_keys_are_read(tmp_path: Path, keys: str, says: AgentSettings) -> None:
     assert settings(tmp_path, keys).agent == says
 
 
-WORDS = ("fast", "slow", "fails", "of", "span", "passes", "pass-span", "grace", "rdma", "imds", "match", "use", "port")
+REPAIR = ("tries", "back-off", "slots", "deadline", "safe", "max-class")
+WORDS = (
+    "fast",
+    "slow",
+    "fails",
+    "of",
+    "span",
+    "passes",
+    "pass-span",
+    "grace",
+    "rdma",
+    "imds",
+    "match",
+    "use",
+    "port",
+    *REPAIR,
+)
 QUALIFIED = "wanted a name as Kubernetes takes it, such as nodeprep.io/unhealthy"
 REFUSED = [
     # the third line and on             says
@@ -177,6 +216,53 @@ REFUSED = [
         "confirmation: {pass-span: 600}\nreadiness: {bootstrap-limit: 599}",
         ":4: readiness.bootstrap-limit: found 599.0, wanted at least 600, as long as the passes take (confirmation.",
     ),
+    ("repair: true", ":3: repair: found true, wanted keys with values"),
+    ("repair: {max-clas: S1}", ":3: repair.max-clas: found 'max-clas', wanted 'max-class'"),
+    ("repair: {max-class: S3}", ":3: repair.max-class: found 'S3', wanted one of S1, S2"),
+    ("repair: {max-class: S4}", ":3: repair.max-class: found 'S4', wanted one of S1, S2"),
+    ("repair: {max-class: s1}", ":3: repair.max-class: found 's1', wanted one of S1, S2"),
+    ("repair:\n  bootstrap-max-class: [S1]", ":4: repair.bootstrap-max-class: found a list, wanted one of S1, S2"),
+    ("repair: {tries: 0}", ":3: repair.tries: found 0, wanted a whole number of tries, 1 to 10"),
+    ("repair: {tries: 11}", ":3: repair.tries: found 11, wanted a whole number of tries, 1 to 10"),
+    ("repair: {tries: 2.5}", ":3: repair.tries: found 2.5, wanted a whole number of tries, 1 to 10"),
+    ("repair: {back-off: 60}", ":3: repair.back-off: found 60, wanted a list of seconds"),
+    ("repair: {back-off: []}", ":3: repair.back-off: found 0, wanted 1 to 5 numbers of seconds"),
+    (
+        "repair: {back-off: [60, 60, 60, 60, 60, 60]}",
+        ":3: repair.back-off: found 6, wanted 1 to 5 numbers of seconds",
+    ),
+    (
+        "repair:\n  back-off:\n    - 60\n    - 59.9",
+        ":6: repair.back-off[1]: found 59.9, wanted a plain number of seconds, 60 to 86400",
+    ),
+    (
+        "repair:\n  back-off:\n    - 300\n    - 60",
+        ":6: repair.back-off[1]: found 60.0, wanted at least 300, as long as the one before",
+    ),
+    (
+        "repair: {back-off: [5m]}",
+        ":3: repair.back-off[0]: found '5m', wanted a plain number of seconds, 60 to 86400",
+    ),
+    ("repair: {slots: 0}", ":3: repair.slots: found 0, wanted a whole number of nodes, 1 to 16"),
+    ("repair: {slots: 17}", ":3: repair.slots: found 17, wanted a whole number of nodes, 1 to 16"),
+    ("repair: {bootstrap-slots: 0}", ":3: repair.bootstrap-slots: found 0, wanted a whole number of nodes, 1 to 64"),
+    ("repair: {bootstrap-slots: 65}", ":3: repair.bootstrap-slots: found 65, wanted a whole number of nodes, 1 to 64"),
+    ("repair: {deadline: 120}", ":3: repair.deadline: found 120, wanted keys with values"),
+    ("repair: {deadline: []}", ":3: repair.deadline: found a list, wanted keys with values"),
+    ("repair: {deadline: {S1: 60}}", ":3: repair.deadline.S1: found 'S1', wanted one of safe, idle"),
+    (
+        "repair: {deadline: {safe: 29}}",
+        ":3: repair.deadline.safe: found 29, wanted a plain number of seconds, 30 to 600",
+    ),
+    (
+        "repair:\n  deadline:\n    idle: 601",
+        ":5: repair.deadline.idle: found 601, wanted a plain number of seconds, 30 to 600",
+    ),
+    # The waits that no configuration shortens have no key, under whatever name.
+    ("repair: {settled: 1}", ":3: repair.settled: found 'settled', wanted "),
+    ("repair: {passes: 1}", ":3: repair.passes: found 'passes', wanted "),
+    ("repair: {waits: {settled: 1}}", ":3: repair.waits: found 'waits', wanted "),
+    ("repair-waits: settled=1", ":3: repair-waits: found 'repair-waits', wanted "),
     ("every: 5", ":3: every: found 5, wanted keys with values"),
     ("every:\n  kernel_log: 5", ":4: every.kernel_log: found 'kernel_log', wanted a fact such as 'kernel-log'"),
     ("every: {nonsense: 5}", ":3: every.nonsense: found 'nonsense', wanted a fact"),

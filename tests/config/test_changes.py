@@ -28,6 +28,15 @@ ROWS = [
     ("", "want: {port.mtu: {at-least: 1}}\n", ('want: {} -> {"port.mtu": {"at-least": 1}}',)),
     ("", "metadata-url: http://127.0.0.1\n", ('metadata-url: "http://100.100.100.200" -> "http://127.0.0.1"',)),
     ("idle: {ignore: [x]}\n", "idle: {ignore: []}\n", ('idle.ignore: ["x"] -> []',)),
+    (
+        "repair: {deadline: {idle: 300}}\n",
+        "repair: {max-class: S1, back-off: [90]}\n",
+        (
+            'repair.max-class: "S2" -> "S1"',
+            "repair.back-off: [60, 300, 1800] -> [90]",
+            "repair.deadline.idle: 300 -> 600",
+        ),
+    ),
     ("", "metrics: {port: 0}\n", (f"metrics.port: 9842 -> 0{RESTART}",)),
     ('metrics: {bind: "::1"}\n', "", (f'metrics.bind: "::1" -> "127.0.0.1"{RESTART}',)),
     ("default: rdma\n", "default: rdma-roce\n", ('default: "rdma" -> "rdma-roce"',)),

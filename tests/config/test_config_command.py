@@ -21,7 +21,30 @@ NOTES = [
     ("confirmation: {passes: 4, pass-span: 60, fast: {fails: 1}}\n", []),
     ("confirmation: {passes: 1}\n", ["confirmation.passes: 1 opens sooner than nodeprep's default, 3"]),
     ("confirmation: {pass-span: 29.5}\n", ["confirmation.pass-span: 29.5 opens sooner than nodeprep's default, 30"]),
-    ("mode: repair\n", ["mode: repair acts as gate, for the agent does not use the remediator yet"]),
+    ("mode: repair\n", []),
+    (
+        "mode: repair\ngate: {effect: PreferNoSchedule}\n",
+        ["gate.effect: PreferNoSchedule lets jobs land here, so mode repair runs no remedy"],
+    ),
+    ("mode: repair\nreadiness: {validation-limit: 40}\n", []),
+    (
+        "mode: repair\nreadiness: {validation-limit: 39}\n",
+        ["readiness.validation-limit: 39 is too short for 3 passes, wanted 40"],
+    ),
+    (
+        "mode: repair\nconfirmation: {passes: 13}\n",
+        ["readiness.validation-limit: 120 is too short for 13 passes, wanted 130"],
+    ),
+    (
+        "mode: repair\nconfirmation: {pass-span: 60}\nreadiness: {validation-limit: 60}\n",
+        ["readiness.validation-limit: 60 is too short for 3 passes, wanted 70"],
+    ),
+    ("mode: repair\nrepair: {tries: 6}\n", []),
+    (
+        "mode: repair\nrepair: {tries: 7}\n",
+        ["repair.tries: 7, and the remediator is shipped with --runs-a-day-each=6"],
+    ),
+    ("mode: gate\ngate: {effect: PreferNoSchedule}\nrepair: {tries: 7}\nreadiness: {validation-limit: 30}\n", []),
     ("mode: gate\ngate: {profiles: []}\n", ["gate.profiles: empty, so mode gate never sets a taint"]),
     ("gate: {profiles: []}\n", []),
     (
@@ -50,7 +73,8 @@ def test_what_is_allowed_and_worth_a_thought_is_said(
     file.write_text(HEAD + keys)
     assert config_command.validate(str(file)) == 0
     first, *others = capsys.readouterr().out.splitlines()
-    assert first == f"{file}: default profile auto, numbers of 0 checks, 0 waivers"
+    many = 1 if "effect" in keys else 0  # plugin.tolerates-gate asks for the effect that is set
+    assert first == f"{file}: default profile auto, numbers of {many} checks, 0 waivers"
     assert [line for line in others if "note: " in line] == [f"{file}: note: {note}" for note in notes]
 
 

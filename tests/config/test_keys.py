@@ -22,6 +22,7 @@ from nodeprep.config.waiver_rules import Waiver
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.decide.fault_confirmation import RULES, ConfirmationPolicy, ConfirmationRule
 from nodeprep.decide.gate_readiness import ReadinessPolicy
+from nodeprep.decide.repair_policy import PlayDeadlines, RepairPolicy
 from nodeprep.facts import ALL as FACTS
 from nodeprep.model import Fact
 from nodeprep.values import field_defaults, field_names
@@ -69,6 +70,14 @@ SAMPLES = {
     "readiness.validation-limit": "readiness: {validation-limit: 61}",
     "readiness.remedy-after": "readiness: {remedy-after: 61}",
     "readiness.grace": "readiness: {grace: 61}",
+    "repair.max-class": "repair: {max-class: S1}",
+    "repair.bootstrap-max-class": "repair: {bootstrap-max-class: S1}",
+    "repair.tries": "repair: {tries: 4}",
+    "repair.back-off": "repair: {back-off: [60, 60, 3600.5]}",
+    "repair.slots": "repair: {slots: 2}",
+    "repair.bootstrap-slots": "repair: {bootstrap-slots: 9}",
+    "repair.deadline.safe": "repair: {deadline: {safe: 121}}",
+    "repair.deadline.idle": "repair: {deadline: {idle: 599}}",
     "every": "every: {rdma: 1}",
     "metrics.bind": 'metrics: {bind: "::1"}',
     "metrics.port": "metrics: {port: 1}",
@@ -123,8 +132,10 @@ PARTS = [
     (ConfirmationPolicy, "confirmation", {"rules"}),
     *((ConfirmationRule, f"confirmation.{name}", set()) for name in CLASSES),
     (ReadinessPolicy, "readiness", set()),
+    (RepairPolicy, "repair", {"deadline"}),
+    (PlayDeadlines, "repair.deadline", set()),
     (MetricsSettings, "metrics", set()),
-    (AgentSettings, "", {"gate", "confirmation", "readiness", "metrics"}),
+    (AgentSettings, "", {"gate", "confirmation", "readiness", "repair", "metrics"}),
     (Settings, "", {"file", "agent_part", "default_profile", "idle"}),
     (IdlePolicy, "idle", set()),
     (Waiver, "waivers[]", set()),
@@ -174,10 +185,13 @@ def test_the_documented_defaults_are_the_codes() -> None:
         (GatePolicy(), "gate"),
         (ConfirmationPolicy(), "confirmation"),
         (ReadinessPolicy(), "readiness"),
+        (RepairPolicy(), "repair"),
+        (PlayDeadlines(), "repair.deadline"),
     ):
-        values |= {f"{under}.{name}": getattr(policy, name) for name in field_names(policy) if name != "rules"}
+        own = [name for name in field_names(policy) if name not in {"rules", "deadline"}]
+        values |= {f"{under}.{name}": getattr(policy, name) for name in own}
     for name, kind in CLASSES.items():
-        values |= {f"confirmation.{name}.{own}": getattr(RULES[kind], own) for own in field_names(ConfirmationRule)}
+        values |= {f"confirmation.{name}.{one}": getattr(RULES[kind], one) for one in field_names(ConfirmationRule)}
     values |= {f"metrics.{name}": value for name, value in field_defaults(MetricsSettings).items()}
     for name, value in values.items():
         said = told[name.replace("_", "-")]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodeprep.config import keys
 from nodeprep.decide import fleet_holds, fleet_notes, repair_slots
 from nodeprep.decide.fleet_holds import FLEET
 from nodeprep.decide.fleet_notes import FleetLease, RepairNote
@@ -165,8 +166,7 @@ def test_slots_and_leases_are_those_of_the_admission_policy() -> None:
     assert len(names) == 1 + 10
     assert fleet_holds.AGENT == agent_lease.AGENT
     assert not fleet_holds.FLEET.startswith((admission_policy.SLOT, agent_lease.AGENT))
-    longest = max(RepairPolicy().deadline)
-    assert repair_slots.duration(longest) <= admission_policy.LEASE_DURATION_LIMIT_SECONDS
+    assert repair_slots.duration(keys.PLAY_LIMIT_SECONDS) <= admission_policy.LEASE_DURATION_LIMIT_SECONDS
     assert fleet_notes.SKEW_SECONDS >= admission_policy.CLOCK_SKEW_SECONDS
 
 

@@ -56,9 +56,9 @@ ROWS: list[tuple[AgentState, dict[str, Any], SuppressionReason | None, str]] = [
     (unhealthy(wrong(opened_at=NOW - 50)), {"drill": DRILL}, R.DRILL, "drill link-down of eth2 made this fault"),
     (unhealthy(wrong(opened_at=NOW - 900)), {"drill": DRILL}, None, ""),
     (unhealthy(wrong(Remedy("reboot"))), {}, R.CLASS, "class S4"),
-    (unhealthy(wrong(RESCAN)), {"policy": RepairPolicy(highest=SafetyClass.S1)}, R.CLASS, "repair.max-class is S1"),
-    (new(wrong(RESCAN)), {"policy": RepairPolicy(highest=SafetyClass.S1)}, None, ""),
-    (new(wrong(RESCAN)), {"policy": RepairPolicy(bootstrap_highest=SafetyClass.S1)}, R.CLASS, "bootstrap-max-class"),
+    (unhealthy(wrong(RESCAN)), {"policy": RepairPolicy(max_class=SafetyClass.S1)}, R.CLASS, "repair.max-class is S1"),
+    (new(wrong(RESCAN)), {"policy": RepairPolicy(max_class=SafetyClass.S1)}, None, ""),
+    (new(wrong(RESCAN)), {"policy": RepairPolicy(bootstrap_max_class=SafetyClass.S1)}, R.CLASS, "bootstrap-max-class"),
     (
         unhealthy(wrong(Remedy("kernel_modules", {"module": "mlx5_core"}))),
         {"families": frozenset({DriverFamily.MELLANOX})},

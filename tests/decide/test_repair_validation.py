@@ -6,17 +6,21 @@ from typing import Any
 
 import pytest
 
-from nodeprep.agent_state import AgentState, Case
-from nodeprep.decide import repair_validation
+from nodeprep.agent_state import AgentState, Case, NodeState, PassStreak
+from nodeprep.decide import reconciliation, repair_validation
 from nodeprep.decide.check_results import CheckObservation
+from nodeprep.decide.confirmation_policy import ConfirmationPolicy
+from nodeprep.decide.gate_readiness import AssignedProfile, Mode
+from nodeprep.decide.reconciliation import AgentPolicy, Observed
 from nodeprep.decide.repair_policy import RepairWaits
 from nodeprep.decide.repair_validation import ValidationTerms
 from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.model import Remedy
-from tests.agent_state_values import attempt, check, checks, observation
-from tests.repair_values import NOW, clock, unhealthy, wrong
+from nodeprep.model import Remedy, Status
+from nodeprep.values import replace
+from tests.agent_state_values import attempt, check, checks, finding, observation, past
+from tests.repair_values import LINK_UP, NOW, PORT, WALL, clock, unhealthy, wrong
 
 FREE: dict[str, Any] = {"convicted_at": None, "flaps": (NOW - 1,), "passes": 3, "passing_since": NOW - 31}
 FAILS = ((NOW - 1, True),)
@@ -62,6 +66,45 @@ def test_it_comes_out_so(case: Case | None, ago: float, outcome: str) -> None:
 def test_nothing_is_judged_before_the_play_has_ended(step: str) -> None:
     state = unhealthy(wrong(**FREE), attempt=attempt(step, step_since=NOW - 9999))
     assert repair_validation.judged(state, ValidationTerms(clock())) is state
+
+
+RAN = (past("unreleased"),)
+SPANS: list[tuple[AgentState, float, float]] = [
+    # state, confirmation.pass-span, what holds
+    (unhealthy(), 0.0, 0.0),
+    (unhealthy(attempts=(past("refused"),)), 0.0, 0.0),  # nothing ran
+    *((unhealthy(attempt=attempt(step)), 0.0, 30.0) for step in ("ledger", "asked", "running", "validating", "odd")),
+    (unhealthy(attempts=RAN), 0.0, 30.0),  # it may have helped too late
+    (unhealthy(attempts=(past("released"),)), 29.9, 30.0),
+    (unhealthy(attempts=RAN), 45.0, 45.0),
+    (unhealthy(attempt=attempt("running")), 45.0, 45.0),
+]
+
+
+@pytest.mark.parametrize(("state", "span", "holds"), SPANS)
+def test_after_a_remedy_no_configuration_shortens_the_passes(state: AgentState, span: float, holds: float) -> None:
+    policy = ConfirmationPolicy(passes=1, pass_span=span)
+    assert repair_validation.confirmation(state, policy, RepairWaits()) == replace(policy, pass_span=holds)
+    brief = repair_validation.confirmation(state, policy, RepairWaits(passes=1.0))
+    assert brief.pass_span == max(span, min(holds, 1.0))
+
+
+def test_a_repaired_fault_is_believed_until_it_passed_for_so_long() -> None:
+    known = checks(check(PORT))
+    profile = AssignedProfile("rdma-roce", (PORT,), gating=True, rdma=True)
+    rules = AgentPolicy(known, (profile,), Mode.REPAIR, confirmation=ConfirmationPolicy(passes=1, pass_span=0.0))
+    state = unhealthy(wrong(looks=()), attempt=attempt("validating", step_since=NOW))
+    state = replace(state, pass_streaks={PORT: PassStreak(3, 1.0, 40.0, proven=True)})
+    for seconds, failing in ((5.0, False), (20.0, True), (25.0, False), (54.0, False)):
+        found = (finding(PORT, Status.FAIL if failing else Status.OK, remedy=LINK_UP if failing else None),)
+        observed = Observed(found, {PORT: observation(NOW + seconds)}, full_round=True, wall=WALL + seconds)
+        state, _ = reconciliation.reconcile(state, observed, rules, NOW + seconds)
+        assert state.attempt is not None
+        assert (state.cases[0].convicted, state.gates) == (True, ())
+    observed = Observed((finding(PORT, Status.OK),), {PORT: observation(NOW + 55.0)}, full_round=True, wall=WALL + 55.0)
+    state, _ = reconciliation.reconcile(state, observed, rules, NOW + 55.0)
+    assert [one.outcome for one in state.attempts] == ["released"]
+    assert state.state is NodeState.READY
 
 
 LIMITS = [(30.0, 30.0, 30.0), (5.0, 30.0, 30.0), (300.0, 30.0, 300.0), (1.0, 2.0, 2.0)]

@@ -6,6 +6,7 @@ It is imported only if a file has such a key: `check` alone does not need the po
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
 from nodeprep import typed_yaml
@@ -17,7 +18,8 @@ from nodeprep.decide.confirmation_policy import ConfirmationPolicy
 from nodeprep.decide.confirmation_policy import ConfirmationRule as DampingRule
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.decide.gate_readiness import Mode, ReadinessPolicy
-from nodeprep.decide.repair_policy import RepairPolicy
+from nodeprep.decide.remedy_header import SafetyClass
+from nodeprep.decide.repair_policy import PlayDeadlines, RepairPolicy
 from nodeprep.facts import ALL as FACTS
 from nodeprep.model import Check, Confirmation, Fact
 from nodeprep.typed_yaml import InvalidValueError, Keys
@@ -83,6 +85,7 @@ def read_agent(given: Mapping[str, Any], beside: str, checks: Mapping[str, Check
         gate=_gate(given.get("gate")),
         confirmation=confirmation,
         readiness=_readiness(given.get("readiness"), confirmation),
+        repair=_repair(given.get("repair")),
         every=_every(given.get("every", {})),
         metrics=MetricsSettings(**_section(given.get("metrics"), "metrics")),
     )
@@ -123,6 +126,24 @@ def _readiness(value: object, confirmation: ConfirmationPolicy) -> ReadinessPoli
             wanted = f"at least {confirmation.pass_span:g}, as long as the passes take (confirmation.pass-span)"
             raise InvalidValueError(("readiness", key), limit, wanted)
     return policy
+
+
+def _repair(value: object) -> RepairPolicy:
+    stated = _section(value, "repair")
+    deadline = keys.section(stated.pop("deadline", {}), ("repair", "deadline"), "repair.deadline")
+    stated |= {name: SafetyClass(stated[name]) for name in ("max_class", "bootstrap_max_class") if name in stated}
+    _hold_back_off(stated.get("back_off", RepairPolicy().back_off))
+    return RepairPolicy(**stated, deadline=PlayDeadlines(**deadline))
+
+
+def _hold_back_off(waits: tuple[float, ...]) -> None:
+    """Raise InvalidValueError for none, for too many, and for one that is less than the one before."""
+    here: Keys = ("repair", "back-off")
+    if not 1 <= len(waits) <= keys.BACK_OFFS_LIMIT:
+        raise InvalidValueError(here, len(waits), f"1 to {keys.BACK_OFFS_LIMIT} numbers of seconds")
+    for index, (before, wait) in enumerate(pairwise(waits), 1):
+        if wait < before:
+            raise InvalidValueError((*here, index), wait, f"at least {before:g}, as long as the one before")
 
 
 def _every(periods: Mapping[str, object]) -> dict[str, float]:

@@ -45,6 +45,7 @@ AGENT = (
     "gate",
     "confirmation",
     "readiness",
+    "repair",
     "every",
     "metrics",
 )  # the keys that only the agent reads

@@ -23,6 +23,7 @@ PROFILES = "profiles are read again; the gates of one that is new to the node ha
 RELABEL = (
     "run nodeprep nodes release --all before, and apply the admission policy of the new names: else the old one stays"
 )
+NEXT_REMEDY = "holds from the next round on; a remedy that runs ends as it began"
 RESTART = "needs a restart of the agent; until then the old one holds"
 
 # Kubernetes' qualified name (apimachinery, util/validation): a name of 63 characters, and before it a DNS subdomain.
@@ -78,7 +79,19 @@ LABEL_GLOBS = typed_yaml.not_empty(
     required=False,
 )
 HOUR, DAY = 3600.0, 86400.0  # seconds
+TRIES_LIMIT, SLOTS_LIMIT, BOOTSTRAP_SLOTS_LIMIT = 10, 16, 64
+BACK_OFF_LEAST_SECONDS, BACK_OFFS_LIMIT = 60.0, 5
+# The second is the deadline that the remediator's manifest allows (--max-deadline): it refuses a longer one.
+PLAY_LEAST_SECONDS, PLAY_LIMIT_SECONDS = 30.0, 600.0
 REMEMBERED = 5  # looks at one subject that the agent state has (agent_state.Case)
+# Of class S3 each needs an approval, and S4 is for a human: no limit lets either run by itself.
+UNATTENDED_CLASS = typed_yaml.one_of("S1", "S2")
+BACK_OFF = typed_yaml.list_of(typed_yaml.seconds(BACK_OFF_LEAST_SECONDS, DAY), "seconds").described(
+    f"a list of 1 to {BACK_OFFS_LIMIT} numbers of seconds, {BACK_OFF_LEAST_SECONDS:g} to {DAY:g}, "
+    "none less than the one before",
+    "seconds",
+)
+PLAY = typed_yaml.seconds(PLAY_LEAST_SECONDS, PLAY_LIMIT_SECONDS)
 
 
 class ConfigKey(Value):
@@ -182,8 +195,8 @@ KEYS = (
         "mode",
         MODE,
         "How far the agent may go. observe: conditions, labels, gate files and metrics, never a taint. gate: the taint"
-        " too. repair: acts as gate; the agent does not use the remediator yet.",
-        "holds from the next round on; leaving gate removes our taint",
+        " too. repair: closes the gate first, and then has the remediator (components/repair) mend the fault.",
+        "holds from the next round on; observe removes our taint; a remedy that runs ends and is judged",
     ),
     ConfigKey(
         "assign",
@@ -256,7 +269,7 @@ KEYS = (
     ConfigKey(
         "confirmation.pass-span",
         typed_yaml.seconds(0, HOUR),
-        "Least time from the first of these looks to the last.",
+        "Least time from the first of these looks to the last. On a node on which a remedy ran, it is 30 s at least.",
         NEXT_LOOK,
     ),
     ConfigKey("confirmation.pass-every", typed_yaml.seconds(0.5, 600), "How often such a look is taken.", NEXT_LOOK),
@@ -290,13 +303,14 @@ KEYS = (
     ConfigKey(
         "readiness.validation-limit",
         typed_yaml.seconds(30, DAY),
-        "Planned: how long the checks may take to pass after a remedy before it counts as failed.",
+        "How long the checks may take to pass after a remedy, before it counts as one that did not help. Passes take"
+        " 30 s at least after it.",
         NEXT_ROUND,
     ),
     ConfigKey(
         "readiness.remedy-after",
         typed_yaml.seconds(0, DAY),
-        "How long a conviction stands before a remedy counts as due.",
+        "How long a conviction stands before a remedy counts as due. In mode repair none runs before 30 s.",
         NEXT_ROUND,
     ),
     ConfigKey(
@@ -304,6 +318,58 @@ KEYS = (
         typed_yaml.seconds(0, HOUR),
         "How long a conviction stands after a boot before a human is called: links train for up to a minute.",
         NEXT_ROUND,
+    ),
+    ConfigKey(
+        "repair.max-class",
+        UNATTENDED_CLASS,
+        "The highest safety class of a remedy that runs on a node that was Ready in this boot. S1 is safe while jobs"
+        " run. S2 runs only while nobody uses the device. Each of S3 needs an approval, and S4 never runs.",
+        NEXT_REMEDY,
+    ),
+    ConfigKey(
+        "repair.bootstrap-max-class",
+        UNATTENDED_CLASS,
+        "The same for a node that was not Ready yet in this boot.",
+        NEXT_REMEDY,
+    ),
+    ConfigKey(
+        "repair.tries",
+        typed_yaml.whole_number(1, TRIES_LIMIT, "tries"),
+        "How often a remedy may run for one fault in 24 hours. When so many did not help, a human is called. The"
+        " remediator's manifest has limits of its own (--runs-a-day-each).",
+        NEXT_REMEDY,
+    ),
+    ConfigKey(
+        "repair.back-off",
+        BACK_OFF,
+        "Least time from a try that did not help to the next: after the first, after the second, and so on. The last"
+        " one holds for all further tries.",
+        NEXT_REMEDY,
+    ),
+    ConfigKey(
+        "repair.slots",
+        typed_yaml.whole_number(1, SLOTS_LIMIT, "nodes"),
+        "How many nodes that were Ready in their boot may be in repair at the same time in the whole cluster. Each"
+        " needs a Lease (nodeprep-slot-N, in components/repair): more slots than Leases do nothing.",
+        NEXT_REMEDY,
+    ),
+    ConfigKey(
+        "repair.bootstrap-slots",
+        typed_yaml.whole_number(1, BOOTSTRAP_SLOTS_LIMIT, "nodes"),
+        "The same for nodes that were not Ready yet in their boot. Their Leases are nodeprep-slot-bootstrap-N.",
+        NEXT_REMEDY,
+    ),
+    ConfigKey(
+        "repair.deadline.safe",
+        PLAY,
+        "How long a remedy of class S1 may run before the remediator ends it.",
+        NEXT_REMEDY,
+    ),
+    ConfigKey(
+        "repair.deadline.idle",
+        PLAY,
+        "The same for S2 and S3. The remediator refuses a deadline above its own --max-deadline.",
+        NEXT_REMEDY,
     ),
     ConfigKey(
         "every",

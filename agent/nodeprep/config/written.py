@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from enum import StrEnum
 from typing import Any
 
 from nodeprep.config import keys
@@ -35,6 +36,7 @@ def written(settings: Settings) -> dict[str, Any]:
         "gate": _stated(agent.gate, "gate"),
         "confirmation": rules | _stated(agent.confirmation, "confirmation"),
         "readiness": _stated(agent.readiness, "readiness"),
+        "repair": _stated(agent.repair, "repair") | {"deadline": _stated(agent.repair.deadline, "repair.deadline")},
         "every": {name: _plain(period) for name, period in agent.every.items()},
         "metrics": _stated(agent.metrics, "metrics"),
     }
@@ -89,5 +91,7 @@ def _stated(value: Any, under: str) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
-        return list(value)
+        return [_plain(one) for one in value]
+    if isinstance(value, StrEnum):
+        return str(value)
     return int(value) if isinstance(value, float) and value.is_integer() else value

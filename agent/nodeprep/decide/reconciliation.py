@@ -68,8 +68,9 @@ def reconcile(
     """
     clock = BudgetClock(agent_state.boot_id, now, observed.wall)
     counting = repair_validation.counting(agent_state, observed.observations)
+    confirmation = repair_validation.confirmation(agent_state, policy.confirmation, policy.waits)
     agent_state = fault_confirmation.confirm(
-        agent_state, observed.findings, counting, policy.checks, policy.confirmation, now, observed.log
+        agent_state, observed.findings, counting, policy.checks, confirmation, now, observed.log
     )
     agent_state = repair_validation.settled(agent_state, observed.observations)
     agent_state = repair_validation.judged(

@@ -265,7 +265,7 @@ def _after_slot(approach: RepairApproach, answer: SlotAnswer, terms: RepairTerms
 
 def deadline(approach: RepairApproach, terms: RepairTerms) -> float:
     """The seconds that the play of an approach may take."""
-    return terms.policy.deadline_of(approach.candidate.header.safety)
+    return terms.policy.deadline.of(approach.candidate.header.safety)
 
 
 def is_ready(approach: RepairApproach, terms: RepairTerms) -> bool:

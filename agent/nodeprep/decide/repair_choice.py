@@ -176,7 +176,7 @@ def _class(state: AgentState, header: RemedyHeader | None, terms: RepairTerms) -
     if header.safety is SafetyClass.S4:
         return f"it is of class S4, which is for a human: {header.why}"
     serving = repair_slots.is_serving(state)
-    limit = terms.policy.highest if serving else terms.policy.bootstrap_highest
+    limit = terms.policy.max_class if serving else terms.policy.bootstrap_max_class
     key = "repair.max-class" if serving else "repair.bootstrap-max-class"
     if header.safety is SafetyClass.S3 or not header.safety.is_above(limit):
         return ""  # an approval decides about S3

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 from nodeprep.decide.remedy_header import SafetyClass
-from nodeprep.values import Value
+from nodeprep.values import Value, field
+
+
+class PlayDeadlines(Value):
+    """The seconds that a play may take: `safe` of class S1, `idle` of the others."""
+
+    safe: float = 120.0
+    idle: float = 600.0
+
+    def of(self, safety: SafetyClass) -> float:
+        """Those of a remedy of this class."""
+        return self.safe if safety is SafetyClass.S1 else self.idle
 
 
 class RepairPolicy(Value):
     """What the operator sets (`repair.*`).
 
-    `highest` is the highest class of a remedy on a node that was Ready in this boot, `bootstrap_highest` on a new one.
-    S3 needs an approval on either. `tries` is the budget of a fault in 24 hours. `back_off` are the seconds after the
-    first failed try, the second and each other. `slots` and `bootstrap_slots` are nodes in repair at the same time:
-    those that serve, and new ones. `deadline` are the seconds of a play, by class: S1, others.
+    `max_class` is the highest class of a remedy on a node that was Ready in this boot, `bootstrap_max_class` on a new
+    one. S3 needs an approval on either. `tries` is the budget of a fault in 24 hours. `back_off` are the seconds after
+    the first failed try, the second and each other. `slots` and `bootstrap_slots` are nodes in repair at the same time:
+    those that serve, and new ones.
     """
 
-    highest: SafetyClass = SafetyClass.S2
-    bootstrap_highest: SafetyClass = SafetyClass.S2
+    max_class: SafetyClass = SafetyClass.S2
+    bootstrap_max_class: SafetyClass = SafetyClass.S2
     tries: int = 3
     back_off: tuple[float, ...] = (60.0, 300.0, 1800.0)
     slots: int = 1
     bootstrap_slots: int = 10
-    deadline: tuple[float, float] = (120.0, 600.0)
-
-    def deadline_of(self, safety: SafetyClass) -> float:
-        """The seconds that a play of this class may take."""
-        return self.deadline[0] if safety is SafetyClass.S1 else self.deadline[1]
+    deadline: PlayDeadlines = field(default_factory=PlayDeadlines)
 
 
 class RepairWaits(Value):

@@ -12,6 +12,7 @@ from nodeprep.agent_state import AgentState, Case, RepairAttempt
 from nodeprep.decide import attempt_steps, look_schedule, repair_budget
 from nodeprep.decide.attempt_steps import AttemptStep
 from nodeprep.decide.check_results import CheckObservation
+from nodeprep.decide.confirmation_policy import ConfirmationPolicy
 from nodeprep.decide.repair_budget import AttemptOutcome, BudgetClock
 from nodeprep.decide.repair_policy import SHIPPED_WAITS, RepairWaits
 from nodeprep.model import Check
@@ -43,6 +44,19 @@ def counting(state: AgentState, observations: Mapping[str, CheckObservation]) ->
     if attempt is not None and own in observations and _is_of_validation(attempt, observations[own]):
         found[own] = observations[own]
     return found
+
+
+def confirmation(state: AgentState, policy: ConfirmationPolicy, waits: RepairWaits) -> ConfirmationPolicy:
+    """The numbers of confirmation of a node on which a remedy runs, or has run and still counts.
+
+    `confirmation.pass-span` may be 0 s. After a remedy the looks must pass for as long as nobody may shorten: a driver
+    that was just loaded passes once, and fails a moment later. It holds for all checks, for what a remedy mends may be
+    the root of others, and also where a remedy was taken for one that did not help.
+    """
+    ran = state.attempt is not None or any(one.outcome != AttemptOutcome.REFUSED for one in state.attempts)
+    if not ran or policy.pass_span >= waits.passes:
+        return policy
+    return replace(policy, pass_span=waits.passes)
 
 
 def settled(state: AgentState, observations: Mapping[str, CheckObservation]) -> AgentState:

@@ -52,6 +52,7 @@ class AgentOptions(Value):
     socket_dir: str | None = None
     bind: str | None = None
     port: int | None = None
+    repair_waits: str | None = None
 
 
 def run(asked: AgentOptions, listeners: tuple[Callable[[NodeStatus], None], ...] = ()) -> int:

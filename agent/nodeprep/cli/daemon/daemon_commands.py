@@ -40,6 +40,7 @@ def agent(
     port: Annotated[
         int | None, typer.Option("--port", min=0, max=65535, help="Port of /metrics and the probes; 0: none.")
     ] = None,
+    repair_waits: Annotated[str | None, typer.Option("--repair-waits", metavar="WAIT=SECONDS,...", hidden=True)] = None,
 ) -> None:
     """Judge this node continuously: gates, metrics, state file."""
 
@@ -58,6 +59,7 @@ def agent(
                 socket_dir=socket_dir,
                 bind=bind,
                 port=port,
+                repair_waits=repair_waits,
             )
         )
 

@@ -11,8 +11,12 @@ from nodeprep.cli.usage import UsageError
 from nodeprep.config import configuration, starter, written, yaml_document
 from nodeprep.config.agent_settings import AgentSettings
 from nodeprep.config.configuration import DEFAULT_FILE, Settings
+from nodeprep.decide import repair_gate
 from nodeprep.decide.confirmation_policy import ConfirmationPolicy
 from nodeprep.decide.gate_readiness import Mode
+from nodeprep.decide.remediator_limits import RemediatorLimits
+from nodeprep.decide.repair_policy import SHIPPED_WAITS
+from nodeprep.decide.repair_validation import LOOK_PERIOD_SECONDS
 from nodeprep.doors import clock
 from nodeprep.doors.node_host import METADATA
 
@@ -89,7 +93,14 @@ def _number(count: int, what: str) -> str:
 def _notes(settings: Settings, today: str) -> tuple[str, ...]:
     """What is valid and may still be a mistake, one line each."""
     agent = settings.agent
-    return (*_waivers(settings, today), *_sooner(agent), *_modes(agent), *_rules(agent), *_pages(agent))
+    return (
+        *_waivers(settings, today),
+        *_sooner(agent),
+        *_modes(agent),
+        *_repairs(agent),
+        *_rules(agent),
+        *_pages(agent),
+    )
 
 
 def _waivers(settings: Settings, today: str) -> Iterator[str]:
@@ -118,12 +129,26 @@ def _opens(key: str, found: float, default: float) -> str:
 
 
 def _modes(agent: AgentSettings) -> Iterator[str]:
-    if agent.mode is Mode.REPAIR:
-        yield "mode: repair acts as gate, for the agent does not use the remediator yet"
     if agent.mode is not Mode.OBSERVE and not agent.gate.profiles:
         yield f"gate.profiles: empty, so mode {agent.mode} never sets a taint"
     if agent.gate.allow_auto:
         yield "gate.allow-auto: what the hardware alone chose may open a gate, whatever the node had before"
+
+
+def _repairs(agent: AgentSettings) -> Iterator[str]:
+    """What keeps mode repair from mending anything."""
+    if agent.mode is not Mode.REPAIR:
+        return
+    if agent.gate.effect != repair_gate.EFFECT:
+        yield f"gate.effect: {agent.gate.effect} lets jobs land here, so mode repair runs no remedy"
+    confirmation, limit = agent.confirmation, agent.readiness.validation_limit
+    looks = (confirmation.passes - 1) * LOOK_PERIOD_SECONDS
+    least = max(confirmation.pass_span, SHIPPED_WAITS.passes, looks) + LOOK_PERIOD_SECONDS
+    if limit < least:
+        yield f"readiness.validation-limit: {limit:g} is too short for {confirmation.passes} passes, wanted {least:g}"
+    shipped = RemediatorLimits().runs_each
+    if agent.repair.tries > shipped:
+        yield f"repair.tries: {agent.repair.tries}, and the remediator is shipped with --runs-a-day-each={shipped}"
 
 
 def _rules(agent: AgentSettings) -> Iterator[str]:
