@@ -129,7 +129,8 @@ class RepairAttempt(Value):
 class PastAttempt(Value):
     """A run of a remedy that is over. Fields are as in RepairAttempt, `at` is when it ended, in its boot.
 
-    `outcome` is a word of `repair_budget.AttemptOutcome`, as text. `refused` says who refused it, "" if it ran.
+    `outcome` is a word of `repair_budget.AttemptOutcome`, as text. `refused` says who refused it, "" if it ran, and
+    `why` says why, for people.
     """
 
     id: str
@@ -143,6 +144,7 @@ class PastAttempt(Value):
     wall: float
     outcome: str
     refused: str = ""
+    why: str = ""
     state_before: str = ""
 
 

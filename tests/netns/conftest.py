@@ -9,16 +9,8 @@ import pytest
 
 from tests.rigs.absent import cannot_start
 from tests.rigs.netns import Node
-from tests.rigs.netns_node import GATEWAY, Shape, Unavailable
+from tests.rigs.netns_node import KUBECONFIG, Shape, Unavailable
 from tests.rigs.scratch import in_memory
-
-KUBECONFIG = f"""apiVersion: v1
-kind: Config
-clusters:
-- name: here
-  cluster:
-    server: https://{GATEWAY}:6443
-"""
 
 
 @pytest.fixture

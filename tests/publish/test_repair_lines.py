@@ -80,7 +80,7 @@ ENDS = [
     (past("unreleased"), [f"! RepairFailed {WHERE}: did not help: the check did not pass in time"]),
     (
         past("refused", refused="in-use"),
-        [f"RepairRefused {WHERE}: did not run: the remediator refused it (in-use), see its log"],
+        [f"RepairRefused {WHERE}: did not run: the remediator refused it (in-use): see its log"],
     ),
     (past("a newer word"), [f"! RepairFailed {WHERE}: a newer word"]),
 ]

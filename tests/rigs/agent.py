@@ -73,6 +73,7 @@ class Agent:
 
     `directory` holds the configuration and the log, and also the directories of state, gate files and socket unless
     others are given. `node` is where it runs, None for this machine. Agents of one node need ports of their own.
+    `variables` are more of its environment.
     """
 
     directory: Path
@@ -83,6 +84,7 @@ class Agent:
     state: Path = Path()
     run: Path = Path()
     socket: Path = Path()
+    variables: dict[str, str] = field(default_factory=dict)
     _process: subprocess.Popen[bytes] | None = None
     _marks: list[int] = field(default_factory=list)
 
@@ -131,7 +133,7 @@ class Agent:
         with self.log.open("ab") as log:
             self._marks.append(log.tell())
             self._process = subprocess.Popen(
-                self.argv(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment()
+                self.argv(), stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment() | self.variables
             )
         return self
 

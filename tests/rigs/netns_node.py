@@ -21,6 +21,14 @@ MS_BIND, MS_REC, MNT_DETACH, CLONE_NEWNET, PR_SET_PDEATHSIG = 0x1000, 0x4000, 2,
 TUNSETIFF, IFF_TAP_NO_PI = 0x400454CA, 0x1002  # include/uapi/linux/if_tun.h
 NODE_ADDRESS, GATEWAY = "192.168.0.116", "192.168.0.253"
 FIRST_POD = 134
+# What a kubelet is told of its API server: no repair may cut the way to it.
+KUBECONFIG = f"""apiVersion: v1
+kind: Config
+clusters:
+- name: here
+  cluster:
+    server: https://{GATEWAY}:6443
+"""
 CONFLIST = """{"cniVersion":"0.4.0","name":"terway-chainer","plugins":[
  {"bandwidth_mode":"tc","capabilities":{"bandwidth":true},"eniip_virtual_type":"veth",
   "network_policy_provider":"ebpf","type":"terway"}]}

@@ -15,13 +15,22 @@ from __future__ import annotations
 from enum import StrEnum
 
 from nodeprep.agent_state import AgentState, RepairAttempt
-from nodeprep.decide import attempt_steps, repair_approach, repair_budget, repair_gate, repair_refusal, repair_slots
+from nodeprep.decide import (
+    attempt_steps,
+    kubernetes_text,
+    repair_approach,
+    repair_budget,
+    repair_gate,
+    repair_refusal,
+    repair_slots,
+)
 from nodeprep.decide.attempt_steps import AttemptStep
 from nodeprep.decide.repair_approach import RepairApproach
 from nodeprep.decide.repair_budget import AttemptOutcome
 from nodeprep.decide.repair_choice import RepairChoice, RepairTerms
 from nodeprep.values import Value, replace
 
+WHY_LIMIT_CHARACTERS = 300  # of what the remediator says, which is kept
 STATUS_PERIOD_SECONDS = 1.0  # seconds between two questions for the status
 
 
@@ -49,25 +58,28 @@ class LedgerSaved(Value):
 class RunAnswer(Value):
     """What became of the question to run attempt `id`.
 
-    `sent`: some of it may have reached the remediator. `is_running`: it says so. `refused` is its word for why not.
+    `sent`: some of it may have reached the remediator. `is_running`: it says so. `refused` is its word for why not, and
+    `why` is for people.
     """
 
     id: str
     sent: bool = True
     is_running: bool = False
     refused: str = ""
+    why: str = ""
 
 
 class StatusAnswer(Value):
     """What the remediator says of attempt `id`: "running", "done" or "unknown"; "" if it said nothing.
 
-    `end` is how a play ended. `refused` is the word if it ended before anything ran.
+    `end` is how a play ended. `refused` is the word if it ended before anything ran, and `why` is for people.
     """
 
     id: str
     status: str = ""
     end: str = ""
     refused: str = ""
+    why: str = ""
 
 
 AttemptReport = LedgerSaved | RunAnswer | StatusAnswer
@@ -185,7 +197,7 @@ def _after_run(state: AgentState, attempt: RepairAttempt, report: RunAnswer, ter
         return AttemptResult(state)
     if report.refused or not report.sent:
         word = report.refused or repair_refusal.UNSENT
-        return AttemptResult(_refused(state, attempt, word, terms), AttemptAction.SAVE)
+        return AttemptResult(_refused(state, attempt, word, terms, report.why), AttemptAction.SAVE)
     if report.is_running:
         return AttemptResult(_moved(state, attempt, AttemptStep.RUNNING, terms), AttemptAction.SAVE)
     return AttemptResult(state)
@@ -198,7 +210,7 @@ def _after_status(state: AgentState, attempt: RepairAttempt, report: StatusAnswe
             return AttemptResult(replace(state, attempt=replace(attempt, heard_at=now)))
         return AttemptResult(_moved(state, attempt, AttemptStep.RUNNING, terms), AttemptAction.SAVE)
     if report.status == "done" and report.refused:
-        return AttemptResult(_refused(state, attempt, report.refused, terms), AttemptAction.SAVE)
+        return AttemptResult(_refused(state, attempt, report.refused, terms, report.why), AttemptAction.SAVE)
     if report.status == "done":
         return AttemptResult(_ended(state, attempt, report.end, terms), AttemptAction.SAVE)
     if report.status == "unknown" and now - attempt.step_since >= terms.waits.unknown:
@@ -222,6 +234,7 @@ def _ended(state: AgentState, attempt: RepairAttempt, end: str, terms: RepairTer
     return _moved(replace(state, cases=cases), replace(attempt, end=end), AttemptStep.VALIDATING, terms)
 
 
-def _refused(state: AgentState, attempt: RepairAttempt, word: str, terms: RepairTerms) -> AgentState:
+def _refused(state: AgentState, attempt: RepairAttempt, word: str, terms: RepairTerms, why: str = "") -> AgentState:
     """Nothing ran, so nothing is judged and no try is spent."""
-    return repair_budget.recorded(state, attempt, AttemptOutcome.REFUSED, terms.clock, word)
+    said = kubernetes_text.line(why, WHY_LIMIT_CHARACTERS)
+    return repair_budget.recorded(state, attempt, AttemptOutcome.REFUSED, terms.clock, refused=word, why=said)

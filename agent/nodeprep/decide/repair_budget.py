@@ -92,11 +92,17 @@ def spent(state: AgentState, roots: Iterable[Case], policy: RepairPolicy, clock:
 
 
 def recorded(
-    state: AgentState, attempt: RepairAttempt, outcome: AttemptOutcome, clock: BudgetClock, refused: str = ""
+    state: AgentState,
+    attempt: RepairAttempt,
+    outcome: AttemptOutcome,
+    clock: BudgetClock,
+    *,
+    refused: str = "",
+    why: str = "",
 ) -> AgentState:
     """The agent state after an attempt came out so: it is over, and what its remedy disturbed is to be looked at.
 
-    `refused` says who refused it.
+    `refused` says who refused it, and `why` is for people.
     """
     over = PastAttempt(
         id=attempt.id,
@@ -110,6 +116,7 @@ def recorded(
         wall=clock.wall,
         outcome=outcome.value,
         refused=refused,
+        why=why,
         state_before=attempt.state_before,
     )
     ran = outcome is not AttemptOutcome.REFUSED

@@ -219,7 +219,8 @@ def _tried(state: AgentState, case: Case, remedy: Remedy, terms: RepairTerms) ->
     until = clock.now + max(meaning.seconds - repair_budget.age(refused, clock), 0.0)
     if until <= clock.now:
         return None
-    why = f"the remediator refused it ({refused.refused}): see its log; it is asked again in {until - clock.now:.0f} s"
+    told = refused.why or "see its log"
+    why = f"the remediator refused it ({refused.refused}), and is asked again in {until - clock.now:.0f} s: {told}"
     return _told(meaning.reason, case, remedy, why, until)
 
 

@@ -97,7 +97,8 @@ def _ended(before: NodeStatus | None, after: NodeStatus) -> Iterator[RepairLine]
         if past.id in known:
             continue
         how = OUTCOMES.get(past.outcome, past.outcome)
-        refused = f": the remediator refused it ({past.refused}), see its log" if past.refused else ""
+        told = past.why or "see its log"
+        refused = f": the remediator refused it ({past.refused}): {told}" if past.refused else ""
         fields = {"remedy": past.remedy, "check": past.check, "attempt": past.id, "outcome": past.outcome}
         fields |= {"refused": past.refused} if past.refused else {}
         is_bad = past.outcome not in WELL

@@ -74,13 +74,13 @@ class RemediatorClient:
                 _hold_version(self._path, connection.ask(HELLO))
                 is_sent = True
                 told = connection.ask({"run": {"attempt": attempt.id, **run}})
-        except OtherVersion:
-            return RunAnswer(attempt.id, sent=False, refused=RunRefusal.VERSION)
+        except OtherVersion as other:
+            return RunAnswer(attempt.id, sent=False, refused=RunRefusal.VERSION, why=str(other))
         except NoRemediator:
             return RunAnswer(attempt.id, sent=is_sent)
         refused = told.get("refused")
-        word = str(refused.get("reason", "")) if isinstance(refused, dict) else ""
-        return RunAnswer(attempt.id, is_running=told.get("status") == "running", refused=word)
+        word, why = (str(refused.get(key, "")) if isinstance(refused, dict) else "" for key in ("reason", "why"))
+        return RunAnswer(attempt.id, is_running=told.get("status") == "running", refused=word, why=why)
 
     def status(self, attempt: str) -> StatusAnswer:
         """What it says of an attempt now. Nothing, where it does not answer."""
@@ -88,8 +88,8 @@ class RemediatorClient:
             told = _asked(self._path, {"status": {"attempt": attempt}}, clock.now(), absent=0.0)
         except NoRemediator:
             return StatusAnswer(attempt)
-        status, end, refused = (told.get(key) for key in ("status", "end", "refused"))
-        return StatusAnswer(attempt, str(status or ""), str(end or ""), str(refused or ""))
+        status, end, refused, why = (str(told.get(key) or "") for key in ("status", "end", "refused", "why"))
+        return StatusAnswer(attempt, status, end, refused, why)
 
     def run(self, act: RemedyAct, say: Callable[[TaskLine], None]) -> RunOutcome:
         """Run a remedy once, as the attempt of its id, and wait for its end. An interruption ends it first.

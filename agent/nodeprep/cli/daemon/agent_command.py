@@ -17,7 +17,7 @@ from nodeprep.agent.loop import LOOP_PERIOD_SECONDS, Agent, AgentParts
 from nodeprep.cli import place, usage
 from nodeprep.cli.check import json_report
 from nodeprep.cli.check.choices import FailOn
-from nodeprep.cli.daemon import directories
+from nodeprep.cli.daemon import directories, repair_waits
 from nodeprep.cli.daemon.directories import SOCKET, AgentDirectories
 from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions
 from nodeprep.cli.place import NodePlace
@@ -59,6 +59,7 @@ def run(asked: AgentOptions, listeners: tuple[Callable[[NodeStatus], None], ...]
     """Judge this node until SIGTERM or Ctrl-C; `listeners` hear each round's outcome. Raises UsageError."""
     at = place.place(None, asked.host_root, asked.cluster)
     where = directories.directories(at.root, asked.state_dir, asked.run_dir, asked.socket_dir)
+    waits = repair_waits.read(asked.repair_waits)
     with usage.usage():
         settings = configuration.load_settings(asked.config, None)
     with ExitStack() as stack:
@@ -82,6 +83,7 @@ def run(asked: AgentOptions, listeners: tuple[Callable[[NodeStatus], None], ...]
             listeners=(metrics.show, *listeners),
             publisher=_publisher(at),
             read_drill=lambda: drill_files.notice(where.socket),
+            waits=waits,
             exposed=at.host().writable_mounts((where.state, where.run, where.socket)),
         )
         agent = Agent(parts, settings)

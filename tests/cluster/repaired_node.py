@@ -1,0 +1,189 @@
+"""Agents in mode repair on nodes of the netns rig, each with a remediator, before a real API server.
+
+Real here: both programs and their sockets, files and signals, Ansible, the node's links, the API server. The agent's
+waits are shortened by an argument that nothing shipped has. `ip` of the node is a script that writes down what a
+playbook has it do; it does that, only says so, or waits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nodeprep.decide import fleet_notes
+from tests.cluster import accounts, published_node
+from tests.cluster.published_node import LEASES, NODES, SHIPPED, Published
+from tests.rigs.agent import PROGRAM, Agent
+from tests.rigs.api_proxy import Proxy
+from tests.rigs.cluster import Cluster
+from tests.rigs.netns import REPOSITORY, Node
+from tests.rigs.netns_node import KUBECONFIG
+from tests.rigs.relay import Relay
+from tests.rigs.remediator_process import Remediator
+from tests.rigs.waiting import until
+
+SLOTS = ("nodeprep-slot-0", "nodeprep-slot-bootstrap-0", "nodeprep-slot-bootstrap-1")
+FLEET = "nodeprep-repair"
+RIGHTS = [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "list"]}]
+WAITS = "settled=0.5,conviction=1,passes=1,unknown=1,silent=2"
+PROFILE = "apiVersion: nodeprep.io/v1\nkind: Profile\nname: links\ngates: [eni.up]\n"
+REPAIRS = "repair: {tries: 3}\n"
+TABLE = "/run/ip-calls"
+# In the node's mount namespace: before a playbook calls `ip`, it calls this.
+SCRIPT = f"""#!/bin/sh
+case "$*" in
+  "link set dev "*" up") echo "$4" >>{TABLE}; [ ! -e /run/ip-lies-"$4" ] || exit 0
+    while [ -e /run/ip-waits ]; do sleep 0.05; done ;;
+esac
+exec "$(PATH=/usr/sbin:/sbin:/usr/bin:/bin command -v ip)" "$@"
+"""
+
+
+def configuration(mode: str = "repair", more: str = REPAIRS) -> str:
+    """Less patience than the defaults, and links may flap for ever."""
+    return f"""\
+apiVersion: nodeprep.io/v1
+kind: Config
+mode: {mode}
+default: links.yaml
+gate: {{profiles: [links]}}
+confirmation: {{passes: 2, pass-span: 1, pass-every: 0.5, flap-window: 1}}
+readiness: {{validation-limit: 30, remedy-after: 0}}
+{more}"""
+
+
+@dataclass(slots=True)
+class Repaired(Published):
+    """A Node with its agent, and the remediator of its node."""
+
+    remediator: Remediator
+
+    def down(self, link: str = "eth1") -> None:
+        """The fault: somebody set the link down."""
+        self.node.ip("link", "set", link, "down")
+
+    def up(self, link: str = "eth1") -> None:
+        self.node.ip("link", "set", link, "up")
+
+    @property
+    def node(self) -> Node:
+        assert self.agent.node is not None
+        return self.agent.node
+
+    def is_up(self, link: str = "eth1") -> bool:
+        return "UP" in json.loads(self.node.ip("-j", "link", "show", link))[0]["flags"]
+
+    def calls(self) -> list[str]:
+        """Which links playbooks set up, in their order."""
+        return self.node.run("cat", TABLE).stdout.split()
+
+    def lies(self, link: str, *, lies: bool) -> None:
+        """Whether what a playbook does to a link is only said to be done."""
+        self.node.run("touch" if lies else "rm", f"/run/ip-lies-{link}")
+
+    def waits(self, *, waits: bool) -> None:
+        """Whether a playbook is held in its middle."""
+        self.node.run("touch" if waits else "rm", "/run/ip-waits")
+
+    def mended(self) -> None:
+        """The gate is open again, and all is over."""
+        until(lambda: self.is_open() and not self.repair()["step"], f"{self.name} is mended")
+
+    def repair(self) -> dict[str, Any]:
+        """What the agent says of its repairs."""
+        return dict(self.agent.local("/report")["agent"]["repair"])
+
+    def outcomes(self) -> list[str]:
+        """Of its attempts that are over, oldest first."""
+        return [one["outcome"] for one in self.repair()["attempts"]]
+
+    def suppressed(self) -> dict[str, str]:
+        """Why remedies that are due do not run, by check."""
+        return {one["check"]: one["reason"] for one in self.repair()["suppressed"]}
+
+    def note(self) -> dict[str, Any]:
+        """What its Lease tells the other agents."""
+        told = (self.lease() or {}).get("metadata", {}).get("annotations", {}).get(fleet_notes.NOTE, "{}")
+        return dict(json.loads(told))
+
+    def told(self) -> list[tuple[str, str]]:
+        """Reason and message of its Events about repairs."""
+        return [(one["reason"], one["message"]) for one in self.events() if one["reason"].startswith("Repair")]
+
+
+@contextmanager
+def fleet(cluster: Cluster) -> Iterator[None]:
+    """What components/repair has for all agents: the Leases."""
+    cluster.namespace("nodeprep")
+    for name in (FLEET, *SLOTS):
+        cluster.create(LEASES, {"metadata": {"name": name}})
+    try:
+        yield
+    finally:
+        for name in (FLEET, *SLOTS):
+            cluster.call("DELETE", f"{LEASES}/{name}")
+
+
+def holder(cluster: Cluster, slot: str = SLOTS[0]) -> str:
+    spec = cluster.call("GET", f"{LEASES}/{slot}")[1].get("spec") or {}
+    return str(spec.get("holderIdentity") or "")
+
+
+def order(cluster: Cluster, key: str, value: str | None) -> None:
+    """What a human writes on the Lease of the fleet."""
+    code, told = cluster.call("PATCH", f"{LEASES}/{FLEET}", {"metadata": {"annotations": {key: value}}})
+    assert code == 200, told
+
+
+@contextmanager
+def repaired(
+    cluster: Cluster,
+    node: Node,
+    directory: Path,
+    name: str,
+    *,
+    config: str = "",
+    waits: str = WAITS,
+    serves: bool = True,
+) -> Iterator[Repaired]:
+    """A Node whose agent is Ready, with what it has as its account from the shipped manifests.
+
+    `serves`: a remediator runs on its node.
+    """
+    published_node.create(cluster, name)
+    token = accounts.account(cluster, name, [*accounts.RULES, *SHIPPED, *RIGHTS])
+    place = directory / name
+    place.mkdir()
+    node.run("sh", "-c", f"mkdir -p /usr/local/sbin && mount -t tmpfs rig /usr/local/sbin && : >{TABLE}")
+    node.run("sh", "-c", "cat >/usr/local/sbin/ip && chmod 755 /usr/local/sbin/ip", text=SCRIPT)
+    node.run("sh", "-c", "mkdir -p /etc/kubernetes && cat >/etc/kubernetes/kubelet.conf", text=KUBECONFIG)
+    enter = ("nsenter", "-t", str(node.pid), "-n", "-m", f"--wd={REPOSITORY}")
+    with Proxy(cluster) as proxy, Relay(node.pid, proxy.port):
+        file = cluster.kubeconfig({"token": token}, {"server": proxy.url})
+        options = ("--kubeconfig", str(file), "--node", name, "--repair-waits", waits)
+        agent = Agent(place, node, 0, (*PROGRAM, *options))
+        agent.variables = {"NODEPREP_REMEDIATOR_DIR": f"{place}/remediator/socket"}
+        agent.configure(config or configuration())
+        (agent.config.parent / "links.yaml").write_text(PROFILE)
+        (place / "remediator").mkdir()
+        remediator = Remediator(place / "remediator", before=enter)
+        made = Repaired(cluster, name, proxy, agent, remediator)
+        try:
+            with agent, remediator.serving() if serves else _nobody():
+                until(lambda: made.is_open() and made.lease() is not None, f"{name} is open, and its agent has a Lease")
+                yield made
+        finally:
+            made.up()
+            node.run("umount", "/usr/local/sbin")
+            cluster.call("DELETE", f"{NODES}/{name}")
+            cluster.call("DELETE", f"{LEASES}/agent-{name}")
+            accounts.remove(cluster, name)
+
+
+@contextmanager
+def _nobody() -> Iterator[None]:
+    yield
