@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from tests.rigs.relay import Relay
 from tests.rigs.remediator_process import Remediator
 from tests.rigs.waiting import until
 
-SLOTS = ("nodeprep-slot-0", "nodeprep-slot-bootstrap-0", "nodeprep-slot-bootstrap-1")
+SLOT, NEW_SLOT = "nodeprep-slot-", "nodeprep-slot-bootstrap-"
 FLEET = "nodeprep-repair"
 RIGHTS = [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "list"]}]
 WAITS = "settled=0.5,conviction=1,passes=1,unknown=1,silent=2"
@@ -61,6 +61,12 @@ class Repaired(Published):
     """A Node with its agent, and the remediator of its node."""
 
     remediator: Remediator
+    serving: ExitStack
+
+    def serve(self) -> None:
+        """A remediator runs on the node, the first one or another one after that."""
+        self.serving.close()
+        self.serving.enter_context(self.remediator.serving())
 
     def down(self, link: str = "eth1") -> None:
         """The fault: somebody set the link down."""
@@ -89,13 +95,27 @@ class Repaired(Published):
         """Whether a playbook is held in its middle."""
         self.node.run("touch" if waits else "rm", "/run/ip-waits")
 
+    def step(self, step: str) -> None:
+        """Returns when the agent that runs now says that a repair has come to this step."""
+        self.agent.wait("repair-step", step=step)
+
+    def held(self) -> None:
+        """Returns when a request waits for an answer that never comes."""
+        until(lambda: any(asked.held for asked in self.proxy.requests), f"a request of {self.name} that is held")
+
+    def lift(self) -> None:
+        """Requests are answered again."""
+        self.proxy.lift()
+        for asked in self.proxy.requests:
+            asked.held = False
+
     def mended(self) -> None:
         """The gate is open again, and all is over."""
         until(lambda: self.is_open() and not self.repair()["step"], f"{self.name} is mended")
 
     def repair(self) -> dict[str, Any]:
         """What the agent says of its repairs."""
-        return dict(self.agent.local("/report")["agent"]["repair"])
+        return dict(self.agent.report()["agent"]["repair"])
 
     def outcomes(self) -> list[str]:
         """Of its attempts that are over, oldest first."""
@@ -116,19 +136,20 @@ class Repaired(Published):
 
 
 @contextmanager
-def fleet(cluster: Cluster) -> Iterator[None]:
-    """What components/repair has for all agents: the Leases."""
+def fleet(cluster: Cluster, slots: int = 1, new: int = 2) -> Iterator[None]:
+    """What components/repair has for all agents: the Leases, of so many slots for nodes that serve and for new ones."""
     cluster.namespace("nodeprep")
-    for name in (FLEET, *SLOTS):
+    names = (FLEET, *(f"{SLOT}{one}" for one in range(slots)), *(f"{NEW_SLOT}{one}" for one in range(new)))
+    for name in names:
         cluster.create(LEASES, {"metadata": {"name": name}})
     try:
         yield
     finally:
-        for name in (FLEET, *SLOTS):
+        for name in names:
             cluster.call("DELETE", f"{LEASES}/{name}")
 
 
-def holder(cluster: Cluster, slot: str = SLOTS[0]) -> str:
+def holder(cluster: Cluster, slot: str = f"{SLOT}0") -> str:
     spec = cluster.call("GET", f"{LEASES}/{slot}")[1].get("spec") or {}
     return str(spec.get("holderIdentity") or "")
 
@@ -171,9 +192,11 @@ def repaired(
         (agent.config.parent / "links.yaml").write_text(PROFILE)
         (place / "remediator").mkdir()
         remediator = Remediator(place / "remediator", before=enter)
-        made = Repaired(cluster, name, proxy, agent, remediator)
+        made = Repaired(cluster, name, proxy, agent, remediator, ExitStack())
         try:
-            with agent, remediator.serving() if serves else _nobody():
+            with made.serving, agent:
+                if serves:
+                    made.serve()
                 until(lambda: made.is_open() and made.lease() is not None, f"{name} is open, and its agent has a Lease")
                 yield made
         finally:
@@ -182,8 +205,3 @@ def repaired(
             cluster.call("DELETE", f"{NODES}/{name}")
             cluster.call("DELETE", f"{LEASES}/agent-{name}")
             accounts.remove(cluster, name)
-
-
-@contextmanager
-def _nobody() -> Iterator[None]:
-    yield

@@ -120,12 +120,15 @@ def test_an_end_is_recorded(
     outcome: AttemptOutcome, helped: Any, unhelpful: Any, disturbed: set[str], approved: str
 ) -> None:
     state = unhealthy(wrong(), attempt=attempt("validating", approval="mine"), approved="before")
-    after = repair_budget.recorded(state, attempt("validating", approval="mine"), outcome, clock(), "word")
+    after = repair_budget.recorded(
+        state, attempt("validating", approval="mine"), outcome, clock(), refused="word", why="words"
+    )
     assert after.attempt is None
     assert (after.helped, after.unhelpful, set(after.disturbed)) == (helped, unhelpful, disturbed)
     assert (after.approved, after.slot) == (approved, "nodeprep-slot-0")
     (one,) = after.attempts
     assert (one.outcome, one.at, one.wall, one.state_before) == (outcome, NOW, WALL, "Unhealthy")
+    assert (one.refused, one.why) == ("word", "words")
     assert repair_budget.fault(one) == repair_budget.fault(wrong())
 
 
@@ -139,7 +142,7 @@ def test_of_refusals_of_one_fault_the_newest_is_kept() -> None:
     state = unhealthy(
         attempts=(tried("refused", 60.0), tried("refused", 50.0, place="other"), tried("unreleased", 40.0))
     )
-    after = repair_budget.recorded(state, attempt(id="new"), AttemptOutcome.REFUSED, clock(), "in-use")
+    after = repair_budget.recorded(state, attempt(id="new"), AttemptOutcome.REFUSED, clock(), refused="in-use")
     assert [one.id for one in after.attempts] == ["refused-50", "unreleased-40", "new"]
     refused = repair_budget.refusal(after, wrong())
     assert refused is not None

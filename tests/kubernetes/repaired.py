@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from tests.kubernetes import remediated, shipped
@@ -60,7 +61,7 @@ def install(cluster: Cluster, image: Callable[[str], Path], directory: Path, mor
         whole(node)
     remediated.installed(cluster, image, manifests(directory, more))
     for node in cluster.nodes.values():
-        until(lambda node=node: shipped.is_ready(node), f"{node.name} is ready")
+        until(partial(shipped.is_ready, node), f"{node.name} is ready")
 
 
 def whole(node: Node) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -65,10 +66,14 @@ class Remediator:
             finally:
                 process.kill()
 
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
     def end(self) -> None:
         """Kill it."""
-        assert self._process is not None
-        self._process.kill()
+        os.kill(self.pid, signal.SIGKILL)
 
     def connected(self) -> socket.socket:
         made = socket.socket(socket.AF_UNIX)

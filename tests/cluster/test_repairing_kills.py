@@ -1,0 +1,213 @@
+"""kill -9 of the agent or the remediator at each step of a repair: no run is lost, and none is doubled.
+
+Each line of the node's `ip` is one run of the playbook. The chains run beside each other, for they wait more than they
+compute: after a run that was cut off the back-off is a minute. No more than two have one fleet: of three nodes with the
+same fault none repairs.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import repaired_node
+from tests.cluster.repaired_node import Repaired
+from tests.rigs import started
+from tests.rigs.api_proxy import holds
+from tests.rigs.cluster import Cluster
+from tests.rigs.netns_check import checked
+from tests.rigs.netns_node import Shape
+from tests.rigs.waiting import until
+
+# The steps of an approach at which the API server lets it wait: by which request. The first is the publisher's.
+ASKS = [
+    ("taint", "PATCH", r"/nodes/[^/?]+$"),
+    ("pods", "GET", r"/api/v1/pods\?fieldSelector=[^&]*$"),  # the facts ask with a resourceVersion
+    ("fleet", "GET", r"/leases\?limit="),
+    ("slot", "PATCH", "/leases/nodeprep-slot-0$"),
+]
+GIVES_BACK = ("GET", "/leases/nodeprep-slot-0$")  # it looks whose it is
+WAITS = "settled=2,conviction=1,passes=3,unknown=1,silent=2"
+CONFIGURATION = repaired_node.configuration(more="repair: {tries: 10, slots: 2}\n")
+ROUNDS = [1, pytest.param(19, marks=pytest.mark.prove)]
+KILLS = 19  # of a round: the agent and the remediator at nine steps, the slot before and after it is taken
+
+
+def ready(one: Repaired) -> None:
+    """Nothing is left of former kills, and the next fault has its first try."""
+    one.mended()
+    until(lambda: repaired_node.holder(one.cluster) != one.name, "its slot is given back")
+
+
+def agent_on_its_way(one: Repaired) -> int:
+    """Killed at each step before anything acts, in the play, while its case is judged, and before the slot goes."""
+    before, kills = len(one.calls()), 0
+
+    def kill() -> None:
+        nonlocal kills
+        one.agent.kill()
+        kills += 1
+
+    def again() -> None:
+        one.lift()
+        one.agent.start()
+
+    one.waits(waits=True)
+    one.proxy.rule(holds(done=False), *ASKS[0][1:])
+    one.down()
+    for (step, method, path), done in ((ask, done) for ask in ASKS for done in (False, True)):
+        if done and step != "slot":
+            continue
+        one.lift()
+        one.proxy.rule(holds(done=done), method, path)
+        one.held()
+        one.step(step)
+        kill()
+        again()
+    one.step("settling")
+    kill()
+    again()
+    until(lambda: len(one.calls()) > before, "the play is in its middle")
+    kill()
+    again()
+    one.step("running")
+    one.waits(waits=False)
+    one.step("validating")
+    one.proxy.rule(holds(done=False), *GIVES_BACK)
+    kill()
+    one.agent.start()
+    one.held()
+    kill()
+    again()
+    ready(one)
+    assert one.calls()[before:] == ["eth1"], "it ran once"
+    assert one.outcomes() == ["released"]
+    return kills
+
+
+def agent_before_it_asks(one: Repaired) -> int:
+    """Killed when the attempt is in its ledger and nobody was asked: nobody asks again, and the next try mends it."""
+    before = len(one.calls())
+    with stopped(one):
+        one.down()
+        one.step("asked")
+        one.agent.kill()
+    one.agent.start()
+    ready(one)
+    assert one.calls()[before:] == ["eth1"]
+    assert one.outcomes()[-2:] == ["unreleased", "released"]
+    return 1
+
+
+def remediator_on_its_way(one: Repaired) -> int:
+    """Killed at each step before anything acts, and after the play: nobody asks it for anything then."""
+    before, kills = len(one.calls()), 0
+
+    def kill() -> None:
+        nonlocal kills
+        one.remediator.end()
+        one.serve()
+        kills += 1
+
+    one.proxy.rule(holds(done=False), *ASKS[0][1:], times=1)
+    one.down()
+    one.held()
+    one.step("taint")
+    kill()
+    one.lift()
+    one.step("settling")
+    kill()
+    for _, method, path in ASKS[1:]:
+        one.proxy.rule(holds(done=False), method, path, times=1)
+        one.held()
+        kill()
+        one.lift()
+    one.step("validating")
+    one.proxy.rule(holds(done=False), *GIVES_BACK, times=1)
+    kill()
+    one.held()
+    kill()
+    one.lift()
+    ready(one)
+    assert one.calls()[before:] == ["eth1"]
+    return kills
+
+
+def remediator_before_it_hears(one: Repaired) -> int:
+    """Killed when it is about to be asked: nothing ran, so no try is spent."""
+    before = len(one.calls())
+    with stopped(one):
+        one.down()
+        one.step("asked")
+        one.remediator.end()
+    one.serve()
+    ready(one)
+    assert one.calls()[before:] == ["eth1"]
+    assert one.outcomes()[-1] == "released"
+    assert "unreleased" not in one.outcomes()
+    return 1
+
+
+def remediator_in_the_play(one: Repaired) -> int:
+    """Killed in the middle of a play: that one counts as a try, and the next mends it."""
+    before = len(one.calls())
+    one.waits(waits=True)
+    one.down()
+    until(lambda: len(one.calls()) > before, "the play is in its middle")
+    one.remediator.end()
+    one.waits(waits=False)
+    one.serve()
+    ready(one)
+    assert one.calls()[before:] == ["eth1"] * 2
+    assert one.outcomes()[-2:] == ["unreleased", "released"]
+    return 1
+
+
+@contextmanager
+def stopped(one: Repaired) -> Iterator[None]:
+    """The remediator's socket takes connections and nobody answers on them."""
+    pid = one.remediator.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+# Two of one fleet: the shorter first.
+CHAINS: list[tuple[Callable[[Repaired], int], ...]] = [
+    (agent_on_its_way,),
+    (agent_before_it_asks,),
+    (remediator_on_its_way, remediator_before_it_hears),
+    (remediator_in_the_play,),
+]
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("rounds", ROUNDS)
+def test_a_kill_at_any_step_neither_doubles_nor_loses_a_run(cluster: Cluster, tmp_path: Path, rounds: int) -> None:
+    kills = 0
+    with ExitStack() as stack, ThreadPoolExecutor(len(CHAINS)) as threads:
+        clusters = [cluster, cluster, *[stack.enter_context(started.cluster())] * 2]
+        nodes = [stack.enter_context(checked(Shape(enis=1, pods=1))).node for _ in CHAINS]
+        for number in range(rounds):
+            with ExitStack() as fleets:
+                for one in dict.fromkeys(clusters):
+                    fleets.enter_context(repaired_node.fleet(one, slots=2))
+                ones = [
+                    fleets.enter_context(
+                        repaired_node.repaired(
+                            one, node, tmp_path, f"killed-{number}-{place}", config=CONFIGURATION, waits=WAITS
+                        )
+                    )
+                    for place, (one, node) in enumerate(zip(clusters, nodes, strict=True))
+                ]
+                kills += sum(threads.map(lambda chain, one: sum(part(one) for part in chain), CHAINS, ones))
+            print(f"{kills} kills")
+    assert kills == KILLS * rounds
