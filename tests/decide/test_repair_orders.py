@@ -71,7 +71,7 @@ UNAPPROVED = [
     ("firmware;until=2027-12-01T00:00:00Z", "", "is for more than 7 days"),
     (f"reboot;until={TOMORROW}", "", "firmware runs only after an approval"),
     ("firmware", "", "firmware runs only after an approval"),
-    ("", "", "kubectl annotate node NODE --overwrite 'nodeprep.io/approve=firmware;until=TIME'"),
+    ("", "", "firmware runs only after an approval: nodeprep repair approve firmware NODE"),
 ]
 
 

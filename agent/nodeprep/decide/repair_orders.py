@@ -93,7 +93,7 @@ def approval(text: str) -> RepairApproval | None:
 
 def unapproved(found: RepairApproval | None, remedy: str, used: str, wall: float) -> str:
     """Why a remedy is not approved at `wall`, "" if it is. `used` is the last approval that was used."""
-    wanted = f"kubectl annotate node NODE --overwrite '{APPROVE}={remedy}{MARK}TIME'"
+    wanted = f"nodeprep repair approve {remedy} NODE"
     if found is None or found.remedy != remedy:
         return f"{remedy} runs only after an approval: {wanted}"
     if found.text == used:

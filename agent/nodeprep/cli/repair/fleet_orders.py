@@ -14,7 +14,7 @@ from nodeprep.doors.kube.reader import Object
 from nodeprep.doors.kube.watch import ApiLists
 from nodeprep.model import Unreadable
 from nodeprep.publish import agent_lease, fleet_leases, fleet_rows
-from nodeprep.values import Value, field
+from nodeprep.values import Value
 
 WHOLE_FLEET = f"the fleet (Lease {fleet_holds.FLEET})"
 HOUR_SECONDS = 3600.0
@@ -32,7 +32,7 @@ class ListedLeases(Value):
 
     leases: tuple[FleetLease, ...] = ()
     now: float = 0.0
-    orders: Mapping[str, str] | None = field(default=None)
+    orders: Mapping[str, str] | None = None
 
     @classmethod
     def of(cls, leases: Iterable[FleetLease], now: float) -> ListedLeases:
@@ -104,7 +104,8 @@ def write_to_fleet(fleet: Fleet, key: str, value: str | None, says: str, *, dry_
     if trouble:
         terminal.complain(f"Lease {fleet_holds.FLEET}: {trouble}")
         return False
-    return terminal.put(says)
+    terminal.put(says)
+    return True
 
 
 def _deed(key: str, value: str | None) -> str:
