@@ -115,7 +115,7 @@ def agent(cluster: Cluster, on: str, name: str = ACCOUNT.name) -> Send:
 
 def enforce_policies(cluster: Cluster) -> None:
     """Two Nodes, all kinds of Leases, the agents' account, and the admission policy in force."""
-    cluster.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    cluster.namespace(NAMESPACE)
     account(cluster, ACCOUNT.name)
     for name in (NODE, OTHER):
         cluster.create(NODES, node(name))

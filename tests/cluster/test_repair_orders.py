@@ -51,7 +51,8 @@ FIRMWARE = """
 
 @pytest.fixture
 def fleet(cluster: Cluster) -> Iterator[Cluster]:
-    """Four Nodes, and the Leases of the manifests."""
+    """Four Nodes, and the Leases of the manifests: those of other tests are gone."""
+    assert cluster.call("DELETE", LEASES)[0] == 200
     with few_nodes(cluster):
         cluster.apply(MANIFEST)
         yield cluster
