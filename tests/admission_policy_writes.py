@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from nodeprep.decide import fleet_holds, fleet_notes, repair_orders, repair_slots
 from nodeprep.decide.desired import TRAINING_READY, GatePolicy
 from tests.api_objects import ago
 
@@ -101,12 +102,20 @@ def condition(kind: str, **more: str) -> dict[str, Any]:
 
 OWN_STATUS, SLOT = f"{NODES}/{NODE}/status", f"{LEASES}/nodeprep-slot-0"
 LASTS, ENDLESS, OVER = (f"{LEASES}/nodeprep-slot-{number}" for number in (1, 2, 3))  # foreign slots, by their time
+MINE, NEW_NODES = (f"{LEASES}/{repair_slots.BOOTSTRAP_SLOT}{number}" for number in (0, 1))  # ours, and a free one
+FLEET, OTHERS = f"{LEASES}/{fleet_holds.FLEET}", f"{LEASES}/agent-third"
+PAUSE, RESUMED = repair_orders.PAUSE, f"{fleet_holds.RESUMED}link_up"
+NOTE = '{"trying":{"link_up":1796083200.0}}'
+UNTIL = "2030-01-01T00:00:00Z"
 DAY = 86400
 WIPED: dict[str, Any] = {"metadata": {"managedFields": [{}]}}
 OURS = label("nodeprep.io/state", "Ready")
 OWNER = {"apiVersion": "v1", "kind": "Node", "name": OTHER, "uid": "0"}
 MADE: dict[str, dict[str, Any]] = {"metadata": {"name": f"agent-{NODE}"}}
 FINALIZERS = {"finalizers": ["example.com/hold"]}
+HELD = {"spec": lease(NODE)}
+MAKE = (LEASES, "POST")
+APPROVED = said(repair_orders.APPROVE, f"driver_reload;until={UNTIL}")
 
 DENIED = [
     Write("own-node", "another's label", OURS, path=f"{NODES}/{OTHER}"),
@@ -123,7 +132,9 @@ DENIED = [
     Write("labels", "through the status", label("team", "a"), OWN_STATUS),
     Write("labels", "one that looks like ours", label("xnodeprep.io/state", "Ready")),
     Write("annotations", "the pause of a human", said("nodeprep.io/pause", None)),
-    Write("annotations", "an approval", said("nodeprep.io/approve", "driver_reload;until=2030-01-01T00:00:00Z")),
+    Write("annotations", "a pause of its own", said(PAUSE, f"for ever;until={UNTIL}")),
+    Write("annotations", "an approval", said(repair_orders.APPROVE, f"driver_reload;until={UNTIL}")),
+    Write("annotations", "a remedy resumed", said(RESUMED, UNTIL)),
     Write("annotations", "a reset", said("nodeprep.io/reset", "now")),
     Write("annotations", "of others", said("example.com/note", "y")),
     Write("annotations", "through the status", said("nodeprep.io/approve", "x"), OWN_STATUS),
@@ -181,6 +192,15 @@ DENIED = [
         LEASES,
         "POST",
     ),
+    Write("own-lease", "what another says of its repairs", said(fleet_notes.NOTE, NOTE), OTHERS),
+    Write("own-lease", "the fleet paused", said(PAUSE, f"for ever;until={UNTIL}"), FLEET),
+    Write("own-lease", "the fleet's pause removed", said(PAUSE, None), FLEET),
+    Write("own-lease", "a remedy resumed in the fleet", said(RESUMED, UNTIL), FLEET),
+    Write("own-lease", "the fleet's Lease held", {"spec": lease(NODE)}, FLEET),
+    Write("own-lease", "the fleet's Lease removed", path=FLEET, method="DELETE"),
+    Write("lease-orders", "a pause", {"metadata": MADE["metadata"] | said(PAUSE, "x")["metadata"], **HELD}, *MAKE),
+    Write("lease-orders", "an approval", {"metadata": MADE["metadata"] | APPROVED["metadata"], **HELD}, *MAKE),
+    Write("lease-orders", "a resume", {"metadata": MADE["metadata"] | said(RESUMED, "x")["metadata"], **HELD}, *MAKE),
     Write("slot-holder", "given to another", {"spec": lease(OTHER)}, SLOT),
     Write("slot-clock", "without a time", slot({"holderIdentity": NODE}), SLOT),
     Write("slot-clock", "beside the entry of the former holder", {"spec": lease(NODE)}, OVER),
@@ -198,6 +218,13 @@ DENIED = [
         slot({"holderIdentity": NODE, "leaseDurationSeconds": 30}, entry("leaseDurationSeconds")),
         LASTS,
     ),
+    Write(
+        "slot-clock",
+        "kept for longer without renewing",
+        slot({"holderIdentity": NODE, "leaseDurationSeconds": 3600}, entry("leaseDurationSeconds")),
+        MINE,
+    ),
+    Write("slot-clock", "kept beside the entry of who made it", {"spec": lease(NODE)}, MINE),
     Write("slot-clock", "given back for another", {"spec": {"holderIdentity": None}}, LASTS),
     Write("slot-taken", "another's, whose time lasts", slot(lease(NODE)), LASTS),
     Write("slot-taken", "by one who says that it is tomorrow", slot(lease(NODE, -DAY)), LASTS),
@@ -207,6 +234,18 @@ DENIED = [
     Write("slot-expiry", "from tomorrow", slot(lease(NODE, -DAY)), SLOT),
     Write("slot-expiry", "for ever", slot(lease(NODE) | {"renewTime": "9999-12-31T23:59:59.000000Z"}), SLOT),
     Write("slot-expiry", "for more than an hour", slot(lease(NODE, seconds=3601)), SLOT),
+    Write(
+        "slot-metadata",
+        "a note",
+        {"metadata": slot({})["metadata"] | said(fleet_notes.NOTE, NOTE)["metadata"]} | HELD,
+        SLOT,
+    ),
+    Write(
+        "slot-metadata",
+        "a pause of the fleet",
+        {"metadata": slot({})["metadata"] | said(PAUSE, "x")["metadata"]} | HELD,
+        SLOT,
+    ),
     Write(
         "slot-metadata",
         "bound to a Node",

@@ -25,13 +25,14 @@ PLACE = "/var/tmp"  # of the copies: an attempt of the remediator has a /tmp of 
 FAILED = (1, 2)  # pytest's exit codes for tests that failed; 2 where -x stopped the other processes
 FIRST_FAILURE = re.compile(r"^FAILED (\S+)", re.MULTILINE)
 CLI_OF_REPAIR = tuple(f"tests/cli/test_repair_{name}.py" for name in ("session", "command", "page"))
+CLI_OF_FLEET = ("tests/cli/test_fleet_history.py",)
 # By room: the tests that run, without those that play whole histories or emulate a machine.
 ROOMS = {
     "decide": ("tests/decide", "tests/agent"),
     "publish": ("tests/publish",),
     "doors": ("tests/doors",),
     "repair": ("tests/repair",),
-    "cli": (*CLI_OF_REPAIR, "tests/repair/test_repair_history.py"),
+    "cli": (*CLI_OF_REPAIR, *CLI_OF_FLEET, "tests/repair/test_repair_history.py"),
     "config": ("tests/config/test_remedy_files.py", "tests/playbooks/test_contract.py"),
 }
 # Those of Ansible and of the wheel take minutes. tests/netns and tests/kubernetes play whole repairs.
@@ -217,6 +218,36 @@ FAULTS = (
         "decide/fleet_holds.py",
         "(_correlated(notes, fault, wall) if serving else None)",
         "None",
+    ),
+    Planted(
+        "what was resumed seems held",
+        "decide/fleet_holds.py",
+        "for node, at in said.items() if at > since}",
+        "for node, at in said.items() if at > 0}",
+    ),
+    Planted(
+        "a reason of a pause may hide its end",
+        "decide/repair_orders.py",
+        "    if MARK in why:",
+        "    if False:",
+    ),
+    Planted(
+        "what is for a human is approved",
+        "decide/repair_plan.py",
+        "    if header.safety is not SafetyClass.S3:",
+        "    if False:",
+    ),
+    Planted(
+        "a slot that anybody may take seems held",
+        "cli/repair/fleet_history.py",
+        "    if repair_slots.is_free(slot, now):",
+        "    if False:",
+    ),
+    Planted(
+        "an approval that was used seems to count",
+        "cli/repair/fleet_history.py",
+        'state = "used" if found.text == used else',
+        "state =",
     ),
     Planted(
         "a remedy that never helps runs on",

@@ -23,16 +23,26 @@ from nodeprep.publish.side_writes import SideWrites
 from tests.admission_policy_writes import (
     DENIED,
     ELSE,
+    ENDLESS,
+    FLEET,
+    LASTS,
     LEASES,
     MERGE,
+    MINE,
     NAMES,
     NAMESPACE,
+    NEW_NODES,
     NODE,
     NODES,
     OTHER,
+    OTHERS,
+    OVER,
+    PAUSE,
+    SLOT,
     Write,
     lease,
     node,
+    said,
     taints,
 )
 from tests.cluster.accounts import await_right
@@ -44,6 +54,7 @@ Send = Callable[..., Answer]
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 ACCOUNT = admission_policy.ServiceAccount()
 SOON = 30.0  # seconds for what takes one where nothing else runs
+PAUSED = said(PAUSE, "upgrade")
 ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 PLURALS = {
     "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
@@ -103,21 +114,25 @@ def agent(cluster: Cluster, on: str, name: str = ACCOUNT.name) -> Send:
 
 
 def enforce_policies(cluster: Cluster) -> None:
-    """Two Nodes, four slots, the agents' account, and the admission policy in force."""
-    cluster.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+    """Two Nodes, all kinds of Leases, the agents' account, and the admission policy in force."""
+    cluster.namespace(NAMESPACE)
     account(cluster, ACCOUNT.name)
     for name in (NODE, OTHER):
         cluster.create(NODES, node(name))
         cluster.call("PATCH", f"{NODES}/{name}", taints(ELSE))  # the server has added one: the node is not ready
-    slots: tuple[dict[str, Any], ...] = (
-        {},
-        lease(OTHER, seconds=3600),
-        lease(OTHER, None, None),
-        lease(OTHER, renewed=3600),
-    )
-    for number, spec in enumerate(slots):
-        made = {"metadata": {"name": f"nodeprep-slot-{number}"}, "spec": spec}
-        cluster.create(f"{LEASES}?fieldManager=operator", made)
+    slots: dict[str, dict[str, Any]] = {
+        SLOT: {},
+        LASTS: lease(OTHER, seconds=3600),
+        ENDLESS: lease(OTHER, None, None),
+        OVER: lease(OTHER, renewed=3600),
+        MINE: lease(NODE, 30, seconds=600),
+        NEW_NODES: {},
+        FLEET: {},
+        OTHERS: lease("third"),
+    }
+    for path, spec in slots.items():
+        metadata = {"name": path.rpartition("/")[2], **(PAUSED["metadata"] if path == FLEET else {})}
+        cluster.create(f"{LEASES}?fieldManager=operator", {"metadata": metadata, "spec": spec})
     for one in admission_policy.admission_policies(NAMES, ACCOUNT):
         cluster.create(f"{ADMISSION}/{PLURALS[one['kind']]}", one)
     probe, asked = agent(cluster, NODE), [one for one in DENIED if one.why in ("another value", "without an end")]

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from nodeprep.agent_state import NodeState
+from nodeprep.decide import attempt_note, fleet_notes, repair_orders
 from nodeprep.decide.desired import AGENT_PREFIX, AREAS, TRAINING_READY, Desired, NodeCondition, Taint
 from nodeprep.publish import admission_policy, node_patches
 from nodeprep.publish.node_object import WrittenNode
@@ -24,20 +25,26 @@ from tests.admission_policy_writes import (
     ELSE,
     FINALIZERS,
     LEASES,
+    MINE,
     NAMES,
     NAMESPACE,
+    NEW_NODES,
     NODE,
     NODES,
+    NOTE,
     OTHER,
     OVER,
+    PAUSE,
     SLOT,
     STRATEGIC,
     UNHEALTHY,
+    UNTIL,
     WIPED,
     Write,
     label,
     lease,
     node,
+    said,
     slot,
     taints,
 )
@@ -70,7 +77,7 @@ AREA = NodeCondition(next(iter(AREAS)), "False", "PortDown", "mlx5_0/1 is down")
 
 @pytest.fixture(scope="session")
 def policy_enforced(cluster: Cluster) -> Cluster:
-    """Two Nodes, four slots, and the admission policy in force."""
+    """Two Nodes, all kinds of Leases, and the admission policy in force."""
     enforce_policies(cluster)
     return cluster
 
@@ -175,10 +182,16 @@ def test_a_node_that_an_operator_has_wiped_of_who_wrote_what_is_written(policy_e
 LEASE_WRITES = [
     ("its own, made", "POST", LEASES, {"metadata": {"name": f"agent-{NODE}"}, "spec": lease(NODE, 30)}, 201),
     ("its own, renewed", "PATCH", f"{LEASES}/agent-{NODE}", {"spec": lease(NODE)}, 200),
+    ("its own, with what it says of repairs", "PATCH", f"{LEASES}/agent-{NODE}", said(fleet_notes.NOTE, NOTE), 200),
+    ("its own, which says no more", "PATCH", f"{LEASES}/agent-{NODE}", said(fleet_notes.NOTE, None), 200),
     ("a slot, taken", "PATCH", SLOT, slot(lease(NODE, 30)), 200),
     ("a slot, kept", "PATCH", SLOT, slot(lease(NODE, seconds=3600)), 200),
     ("a slot, given back", "PATCH", SLOT, {"spec": {"holderIdentity": None}}, 200),
     ("a slot whose holder's time is over", "PATCH", OVER, slot(lease(NODE)), 200),
+    ("a slot of new nodes, taken", "PATCH", NEW_NODES, slot(lease(NODE, 30, seconds=660)), 200),
+    ("a slot of new nodes, kept", "PATCH", NEW_NODES, slot(lease(NODE, seconds=660)), 200),
+    ("a slot of new nodes, given back", "PATCH", NEW_NODES, {"spec": {"holderIdentity": None}}, 200),
+    ("its own from before, kept", "PATCH", MINE, slot(lease(NODE, seconds=660)), 200),
 ]
 
 
@@ -190,6 +203,25 @@ def test_leases_that_an_agent_may_write(policy_enforced: Cluster, bound: Send) -
         code, told = bound(method, path, body)
         assert code == expected, (name, told)
     assert policy_enforced.call("GET", OVER)[1]["spec"]["holderIdentity"] == NODE
+
+
+def test_what_it_notes_about_repairs_on_its_node(bound: Send) -> None:
+    """Also the approval that it says it obeyed, which it may make up: the remediator believes none of it."""
+    for key, text in ((attempt_note.ATTEMPTS, "[]"), (repair_orders.APPROVED, f"reboot;until={UNTIL}")):
+        assert bound("PATCH", f"{NODES}/{NODE}", said(key, text))[0] == 200
+        assert bound("PATCH", f"{NODES}/{NODE}", said(key, None))[0] == 200
+
+
+def test_what_humans_ordered_on_its_lease_stays(policy_enforced: Cluster) -> None:
+    """It orders nothing there. It only must not go with what an agent writes."""
+    policy_enforced.create(NODES, node("ordered"))
+    send, path = agent(policy_enforced, "ordered"), f"{LEASES}/agent-ordered"
+    assert send("POST", LEASES, {"metadata": {"name": "agent-ordered"}, "spec": lease("ordered")})[0] == 201
+    assert policy_enforced.call("PATCH", path, said(PAUSE, "mistaken"))[0] == 200
+    assert send("PATCH", path, {"spec": lease("ordered")} | said(fleet_notes.NOTE, NOTE))[0] == 200
+    for text in ("other", None):
+        code, told = send("PATCH", path, said(PAUSE, text))
+        assert (code, told["message"].rpartition(":")[2]) == (422, "lease-orders")
 
 
 def test_what_others_have_put_on_its_lease_stays(policy_enforced: Cluster) -> None:

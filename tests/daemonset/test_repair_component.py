@@ -7,7 +7,6 @@ from pathlib import Path
 from nodeprep.config import configuration
 from nodeprep.decide import fleet_holds, repair_slots
 from nodeprep.decide.repair_policy import RepairPolicy
-from nodeprep.publish import admission_policy
 from nodeprep.publish.admission_policy import AGENT_ACCOUNT
 from tests.daemonset.manifests import ROOT, Object, combined, of, rendered
 
@@ -33,12 +32,6 @@ def test_an_apply_states_nothing_of_a_lease_that_others_write(tmp_path: Path) ->
     for lease in of(brought(tmp_path, "repair"), "Lease"):
         assert lease.keys() == {"apiVersion", "kind", "metadata"}
         assert lease["metadata"].keys() == {"name", "namespace", "labels"}
-
-
-def test_agents_may_write_slots_and_not_the_lease_of_the_fleet() -> None:
-    slots = (*repair_slots.names(POLICY, serving=True), *repair_slots.names(POLICY, serving=False))
-    assert all(name.startswith(admission_policy.SLOT) for name in slots)
-    assert not fleet_holds.FLEET.startswith((admission_policy.SLOT, fleet_holds.AGENT))
 
 
 def test_it_lets_the_agent_read_the_leases_of_its_namespace_and_no_more(tmp_path: Path) -> None:

@@ -36,6 +36,18 @@ def test_it_is_recalled_once() -> None:
     assert attempt_note.recalled(once, written, clock())[0] == once
 
 
+def test_people_read_the_same_as_an_agent() -> None:
+    written = attempt_note.text(unhealthy(attempts=(past("released"), past(port=None)), attempt=attempt()))
+    read = attempt_note.attempts(written, clock().now)
+    assert read == attempt_note.recalled(unhealthy(), written, clock())[0].attempts
+    assert [(one.outcome, one.port, one.wall) for one in read or ()] == [
+        ("released", 1, WALL),
+        ("unreleased", None, WALL),
+        ("cut-off", 1, WALL),
+    ]
+    assert attempt_note.attempts("") == ()
+
+
 def test_it_stays_short() -> None:
     many = tuple(past(id=f"{n}", place=f"0000:{n:02x}:00.0") for n in range(300))
     written = attempt_note.text(unhealthy(attempts=many))
@@ -59,6 +71,7 @@ def test_what_cannot_be_read_is_said(text: str) -> None:
     state, trouble = attempt_note.recalled(unhealthy(), text, clock())
     assert state == unhealthy()
     assert trouble.startswith("agent.nodeprep.io/attempts on the Node cannot be read")
+    assert attempt_note.attempts(text) is None
 
 
 def test_an_outcome_of_a_newer_version_counts_as_a_failure() -> None:

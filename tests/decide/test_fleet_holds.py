@@ -66,7 +66,7 @@ HELD: list[tuple[tuple[FleetLease, ...], bool, SuppressionReason | None, str]] =
     (fleet(*BLIND), True, R.CORRELATED, ""),
     # a remedy that does not help
     (fleet(HELPED, failed("n2"), failed("n3")), True, None, ""),
-    (fleet(HELPED, failed("n2"), failed("n3"), failed("n4")), True, R.HELD, "nodeprep repair resume link_up"),
+    (fleet(HELPED, failed("n2"), failed("n3"), failed("n4")), True, R.HELD, "nodeprep repair resume --remedy link_up"),
     (fleet(HELPED, failed("n2"), failed("n3"), failed("n4")), False, R.HELD, "n2, n3, n4"),
     (fleet(HELPED, failed("n2", 1439), failed("n3", 1439), failed("n4", 1439)), False, R.HELD, ""),
     (fleet(HELPED, failed("n2", 1441), failed("n3"), failed("n4")), False, None, ""),  # more than a day
@@ -118,6 +118,38 @@ def test_a_human_resumes(at: str, reason: SuppressionReason | None) -> None:
     leases = (*without(leases, "agent-n9"), lease_of("n9", helped={REMEDY: WALL + 1}))
     found = fleet_holds.hindrance(leases, OWN, FAULT, REMEDY, WALL, serving=False)
     assert (found and found.reason) == reason
+
+
+def resumed(at: str) -> FleetLease:
+    return FleetLease(FLEET, orders={f"{fleet_holds.RESUMED}{REMEDY}": at})
+
+
+AGAINST: list[tuple[tuple[FleetLease, ...], list[str], bool]] = [
+    # Leases, the nodes that say something against a remedy, whether it is held
+    ((), [], False),
+    ((FleetLease(FLEET), failed("n2")), ["n2"], False),
+    ((failed("n2"), failed("n3"), failed("n4")), ["n2", "n3", "n4"], True),  # also without the fleet's Lease
+    ((failed("n2", 1441), failed("n3", 1441), failed("n4", 1441)), ["n2", "n3", "n4"], False),  # days ago
+    ((lease_of("n2", held={REMEDY: WALL - 9e6}),), ["n2"], True),
+    (
+        (lease_of("n2", held={"mtu": WALL}, unhelpful={"mtu": WALL}, helped={REMEDY: WALL}, trying={REMEDY: WALL}),),
+        [],
+        False,
+    ),
+    ((BLIND[0], failed("n2"), failed("n3")), ["n2", "n3"], True),
+    ((slot(holder="n2"), failed("n2")), ["n2"], False),
+    ((resumed("2027-01-15T07:58:30Z"), failed("n2", 1), failed("n3", 2)), ["n2"], False),
+    ((resumed("2027-01-15T08:00:01Z"), failed("n2", 0), lease_of("n3", held={REMEDY: WALL})), [], False),
+    ((resumed("2027-01-15T09:00:00Z"), failed("n2")), ["n2"], False),  # what is to come resumes nothing
+]
+
+
+@pytest.mark.parametrize(("leases", "nodes", "is_held"), AGAINST)
+def test_who_says_something_against_a_remedy(
+    leases: tuple[FleetLease, ...], nodes: list[str], *, is_held: bool
+) -> None:
+    assert sorted(fleet_holds.against(leases, REMEDY, WALL)) == nodes
+    assert (fleet_holds.held(leases, REMEDY, WALL) is not None) == is_held
 
 
 @given(st.permutations(range(8)), st.integers(1, 8))

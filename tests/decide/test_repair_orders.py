@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,7 +71,7 @@ UNAPPROVED = [
     ("firmware;until=2027-12-01T00:00:00Z", "", "is for more than 7 days"),
     (f"reboot;until={TOMORROW}", "", "firmware runs only after an approval"),
     ("firmware", "", "firmware runs only after an approval"),
-    ("", "", "kubectl annotate node NODE --overwrite 'nodeprep.io/approve=firmware;until=TIME'"),
+    ("", "", "firmware runs only after an approval: nodeprep repair approve firmware NODE"),
 ]
 
 
@@ -78,6 +80,51 @@ def test_a_remedy_is_approved(text: str, used: str, why: str) -> None:
     told = repair_orders.unapproved(repair_orders.approval(text), "firmware", used, WALL)
     assert bool(told) == bool(why)
     assert why in told
+
+
+REASONS = [
+    # a reason of a pause, what is wrong with it
+    ("switch upgrade", ""),
+    ("", "found nothing, wanted why"),
+    ("   ", "found nothing, wanted why"),
+    ("until=noon", ""),
+    ("a;until=noon", "found ';until=' in it"),
+    ("two\nlines", "cannot be printed"),
+    ("\udcff", "cannot be printed"),
+    ("x" * 256, ""),
+    ("x" * 257, "found 257 characters, wanted at most 256"),
+]
+
+
+@pytest.mark.parametrize(("why", "wrong"), REASONS)
+def test_a_reason_is_a_line_that_can_be_read_back(why: str, wrong: str) -> None:
+    told = repair_orders.unusable_reason(why)
+    assert bool(told) == bool(wrong)
+    assert wrong in told
+
+
+MOMENTS = st.integers(0, 4_000_000_000)  # seconds since 1970: until 2096
+
+
+@given(st.text(max_size=80), st.none() | MOMENTS, MOMENTS)
+def test_a_pause_is_read_as_it_was_written(why: str, until: int | None, wall: int) -> None:
+    if repair_orders.unusable_reason(why):
+        return
+    told = repair_orders.paused(repair_orders.pause_text(why, until), wall, "it")
+    assert bool(told) == (until is None or wall < until)
+    assert not told or f"it is paused ({why.strip()}) " in told
+    assert not told or ("without an end" in told) == (until is None)
+
+
+@given(st.from_regex(repair_orders.REMEDY.pattern, fullmatch=True), MOMENTS, st.floats(0, 0.99))
+def test_an_approval_is_read_as_it_was_written(remedy: str, until: int, part: float) -> None:
+    text = repair_orders.approval_text(remedy, until + part)
+    assert repair_orders.approval(text) == RepairApproval(text, remedy, until)
+
+
+@pytest.mark.parametrize("at", [1e300, -1e300, 1e12, math.inf, math.nan])
+def test_what_is_no_moment_of_any_calendar(at: float) -> None:
+    assert repair_orders.time_text(at) == repair_orders.NO_MOMENT
 
 
 @given(st.text(max_size=80), st.text(max_size=40))

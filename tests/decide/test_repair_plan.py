@@ -116,6 +116,39 @@ def test_what_is_refused(remedy: str, interface: str, reason: RefusalReason, say
     assert says in one.why
 
 
+APPROVED = {
+    one.name: one
+    for one in (
+        header("link_up"),
+        header("mtu", SafetyClass.S2),
+        header("firmware", SafetyClass.S3),
+        header("bind", SafetyClass.S3),
+        header("reboot", SafetyClass.S4),
+    )
+}
+APPROVABLE = [
+    # a remedy, why an approval of it makes no sense
+    ("firmware", ""),
+    ("link_up", "link_up is of class S1 and needs no approval; one of class S3 does: bind, firmware"),
+    ("mtu", "mtu is of class S2 and needs no approval"),
+    ("reboot", "reboot is of class S4, which is for a human, approved or not: Nobody loses by it."),
+    ("erdma_install", "erdma_install is not built: it needs a mirror"),
+    ("firmwar", "found 'firmwar', wanted a remedy of class S3: bind, firmware"),
+    ("", "found '', wanted a remedy of class S3"),
+]
+
+
+@pytest.mark.parametrize(("remedy", "why"), APPROVABLE)
+def test_what_an_approval_is_for(remedy: str, why: str) -> None:
+    told = repair_plan.unapprovable(remedy, APPROVED)
+    assert bool(told) == bool(why)
+    assert why in told
+
+
+def test_where_no_remedy_needs_an_approval_it_says_so() -> None:
+    assert repair_plan.unapprovable("mtu", {"mtu": APPROVED["mtu"]}).endswith("one of class S3 does: there is none")
+
+
 @pytest.mark.parametrize("limit", CLASSES)
 def test_the_highest_class(limit: SafetyClass) -> None:
     names = [("link_up", SafetyClass.S1), ("mtu", SafetyClass.S2), ("bind", SafetyClass.S3)]

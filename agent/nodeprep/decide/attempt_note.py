@@ -17,6 +17,7 @@ from nodeprep.values import replace
 ATTEMPTS = "agent.nodeprep.io/attempts"  # the annotation
 ATTEMPTS_LIMIT = 32  # attempts in it, the newest; a node begins 24 a day at most
 TEXT_LIMIT_CHARACTERS = 16384  # of an annotation that is read; ours has up to 8,000
+UNREADABLE = f"{ATTEMPTS} on the Node cannot be read"
 FIELDS = 8  # of one attempt: check, place, port, reason, remedy, boot id, wall time, outcome
 
 
@@ -44,22 +45,27 @@ def recalled(state: AgentState, annotation: str | None, clock: BudgetClock) -> t
     """
     if not annotation:
         return state, ""
-    try:
-        found = _attempts(annotation, clock)
-    except (ValueError, TypeError, RecursionError):
-        return state, f"{ATTEMPTS} on the Node cannot be read: remove it, and nodeprep nodes reset NODE"
+    found = attempts(annotation, clock.now)
+    if found is None:
+        return state, f"{UNREADABLE}: remove it, and nodeprep nodes reset NODE"
     known = {one.id for one in state.attempts}
     return replace(state, attempts=(*(one for one in found if one.id not in known), *state.attempts)), ""
 
 
-def _attempts(annotation: str, clock: BudgetClock) -> list[PastAttempt]:
-    rows = json.loads(annotation) if len(annotation) <= TEXT_LIMIT_CHARACTERS else None
-    if not isinstance(rows, list) or len(rows) > ATTEMPTS_LIMIT:
-        raise TypeError("no list of attempts")
-    return [_attempt(number, row, clock) for number, row in enumerate(rows)]
+def attempts(annotation: str, now: float = 0.0) -> tuple[PastAttempt, ...] | None:
+    """The attempts in an annotation, None if it cannot be read. Their ends in their boots are not told: `now` each."""
+    if not annotation:
+        return ()
+    try:
+        rows = json.loads(annotation) if len(annotation) <= TEXT_LIMIT_CHARACTERS else None
+        if not isinstance(rows, list) or len(rows) > ATTEMPTS_LIMIT:
+            return None
+        return tuple(_attempt(number, row, now) for number, row in enumerate(rows))
+    except (ValueError, TypeError, RecursionError):
+        return None
 
 
-def _attempt(number: int, row: object, clock: BudgetClock) -> PastAttempt:
+def _attempt(number: int, row: object, now: float) -> PastAttempt:
     if not isinstance(row, Sequence) or isinstance(row, str) or len(row) != FIELDS:
         raise TypeError("no attempt")
     check, place, port, reason, remedy, boot_id, wall, outcome = row
@@ -69,6 +75,4 @@ def _attempt(number: int, row: object, clock: BudgetClock) -> PastAttempt:
     if not (all(isinstance(one, str) for one in texts) and is_port and is_time):
         raise TypeError("no attempt")
     told = outcome if outcome in list(AttemptOutcome) else AttemptOutcome.CUT_OFF.value
-    return PastAttempt(
-        f"node-{number}-{wall:.0f}", check, place, port, reason, remedy, boot_id, clock.now, float(wall), told
-    )
+    return PastAttempt(f"node-{number}-{wall:.0f}", check, place, port, reason, remedy, boot_id, now, float(wall), told)

@@ -50,7 +50,7 @@ def hindrance(
     paused = repair_orders.paused(fleet.orders.get(repair_orders.PAUSE, ""), wall, f"the fleet (Lease {FLEET})")
     if paused:
         return FleetHindrance(SuppressionReason.PAUSED, paused)
-    notes = {name.removeprefix(AGENT): lease.note for name, lease in known.items() if name.startswith(AGENT)}
+    notes = notes_of(known.values())
     if node not in notes:
         why = f"the list has no Lease {AGENT}{node}: what this agent says of itself is not there yet"
         return FleetHindrance(SuppressionReason.SLOT, why)
@@ -59,6 +59,33 @@ def hindrance(
         or (_correlated(notes, fault, wall) if serving else None)
         or _tried_out(notes, node, remedy, _resumed(fleet, remedy, wall), wall)
     )
+
+
+def notes_of(leases: Iterable[FleetLease]) -> Mapping[str, RepairNote]:
+    """What each agent says, by its node."""
+    return {lease.name.removeprefix(AGENT): lease.note for lease in leases if lease.name.startswith(AGENT)}
+
+
+def held(leases: Iterable[FleetLease], remedy: str, wall: float) -> FleetHindrance | None:
+    """What holds a remedy in the whole fleet because it did not help, None for nothing, at `wall` (since 1970)."""
+    known = tuple(leases)
+    return _held(notes_of(known), remedy, resumed_at(known, remedy, wall), wall)
+
+
+def against(leases: Iterable[FleetLease], remedy: str, wall: float) -> Mapping[str, float]:
+    """When a remedy last did not help or was seen held, by the node that says so, since a human last resumed it."""
+    known = tuple(leases)
+    since = resumed_at(known, remedy, wall)
+    said = {
+        node: max(note.unhelpful.get(remedy, 0.0), note.held.get(remedy, 0.0)) for node, note in notes_of(known).items()
+    }
+    return {node: at for node, at in said.items() if at > since}
+
+
+def resumed_at(leases: Iterable[FleetLease], remedy: str, wall: float) -> float:
+    """When a human last resumed a remedy, seconds since 1970; 0 for never."""
+    fleet = next((lease for lease in leases if lease.name == FLEET), None)
+    return 0.0 if fleet is None else _resumed(fleet, remedy, wall)
 
 
 def correlated_until(notes: Mapping[str, RepairNote], fault: str, wall: float) -> float | None:
@@ -101,7 +128,7 @@ def _held(notes: Mapping[str, RepairNote], remedy: str, resumed: float, wall: fl
     nodes = _few(sorted([*failed, *blind])) or "nodes that are gone"
     why = (
         f"{remedy} ended without a release on {nodes}, so no node runs it: find out why, then"
-        f" nodeprep repair resume {remedy}"
+        f" nodeprep repair resume --remedy {remedy}"
     )
     return FleetHindrance(SuppressionReason.HELD, why, min(at, wall))
 

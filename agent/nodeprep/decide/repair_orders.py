@@ -4,11 +4,12 @@
     nodeprep.io/approve=<remedy>;until=<time>
 
 Times are RFC 3339 with a zone. A pause that cannot be read holds, and an approval that cannot be read approves nothing.
+`nodeprep repair pause` and `approve` write them, and so may kubectl.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 from nodeprep.decide import kubernetes_text
 from nodeprep.pattern import Pattern
@@ -19,6 +20,7 @@ APPROVE = "nodeprep.io/approve"
 APPROVED = "agent.nodeprep.io/approved"  # the agent notes there which approval it used
 APPROVAL_LIMIT_SECONDS = 7 * 86400.0  # an approval for longer is a standing order, which belongs into the configuration
 MARK = ";until="
+NO_MOMENT = "?"
 REMEDY = Pattern(r"[a-z][a-z0-9_]{0,63}")
 ORDER_LIMIT_CHARACTERS = 256
 
@@ -29,6 +31,40 @@ class RepairApproval(Value):
     text: str
     remedy: str
     until: float
+
+
+def pause_text(why: str, until: float | None) -> str:
+    """The annotation of a pause that ends at `until`, seconds since 1970; None for one without an end."""
+    return why.strip() if until is None else f"{why.strip()}{MARK}{time_text(until)}"
+
+
+def approval_text(remedy: str, until: float) -> str:
+    """The annotation that approves one run of a remedy before `until`, seconds since 1970."""
+    return f"{remedy}{MARK}{time_text(until)}"
+
+
+def time_text(at: float) -> str:
+    """A moment, seconds since 1970, as `moment` reads it: whole seconds of UTC.
+
+    What others say may be no moment of any calendar: NO_MOMENT.
+    """
+    try:
+        return datetime.fromtimestamp(int(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return NO_MOMENT
+
+
+def unusable_reason(why: str) -> str:
+    """What is wrong with the reason of a pause, "" if nothing is."""
+    if not why.strip():
+        return "found nothing, wanted why, in a few words"
+    if MARK in why:
+        return f"found {MARK!r} in it, which begins the time of the end"
+    if not why.isprintable():
+        return "found characters that cannot be printed, wanted one line of text"
+    if len(why) > ORDER_LIMIT_CHARACTERS:
+        return f"found {len(why)} characters, wanted at most {ORDER_LIMIT_CHARACTERS}"
+    return ""
 
 
 def paused(text: str, wall: float, whom: str) -> str:
@@ -57,7 +93,7 @@ def approval(text: str) -> RepairApproval | None:
 
 def unapproved(found: RepairApproval | None, remedy: str, used: str, wall: float) -> str:
     """Why a remedy is not approved at `wall`, "" if it is. `used` is the last approval that was used."""
-    wanted = f"kubectl annotate node NODE --overwrite '{APPROVE}={remedy}{MARK}TIME'"
+    wanted = f"nodeprep repair approve {remedy} NODE"
     if found is None or found.remedy != remedy:
         return f"{remedy} runs only after an approval: {wanted}"
     if found.text == used:

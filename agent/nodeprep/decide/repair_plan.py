@@ -128,6 +128,20 @@ def _step(finding: Finding, terms: PlanTerms) -> RepairStep | RefusedRemedy:
     return _refused(check, header, remedy, terms) or RepairStep(header, dict(remedy.args), (finding,))
 
 
+def unapprovable(remedy: str, headers: Mapping[str, RemedyHeader]) -> str:
+    """Why no approval makes sense for a remedy, "" if it runs only after one. `headers` are those that there are."""
+    header = headers.get(remedy)
+    third = ", ".join(sorted(name for name, one in headers.items() if one.safety is SafetyClass.S3)) or "there is none"
+    if header is None:
+        why = UNBUILT_REMEDIES.get(remedy)
+        return f"{remedy} is not built: {why}" if why else f"found {remedy!r}, wanted a remedy of class S3: {third}"
+    if header.safety in (SafetyClass.S1, SafetyClass.S2):
+        return f"{remedy} is of class {header.safety} and needs no approval; one of class S3 does: {third}"
+    if header.safety is not SafetyClass.S3:
+        return f"{remedy} is of class {header.safety}, which is for a human, approved or not: {header.why}"
+    return ""
+
+
 def _refused(check: str, header: RemedyHeader, remedy: Remedy, terms: PlanTerms) -> RefusedRemedy | None:
     if header.safety is SafetyClass.S4:
         return RefusedRemedy(

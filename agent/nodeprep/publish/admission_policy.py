@@ -22,6 +22,7 @@ from nodeprep.values import Value
 NODES, LEASES = "nodeprep-nodes", "nodeprep-leases"  # names of the policies and of their bindings
 RULE = "nodeprep:"  # before a rule's name in the message of a denial
 SLOT = "nodeprep-slot-"  # what the names of a fleet's Leases begin with
+ORDERS = f"{PREFIX}/"  # what the keys of annotations begin with that only humans write
 EFFECTS = ("NoSchedule", "PreferNoSchedule")  # never NoExecute: nothing of ours ends a pod
 API = "admissionregistration.k8s.io/v1"
 # As in the API server: a namespace is a DNS label; an account's name is a DNS subdomain, like a Node's.
@@ -147,7 +148,8 @@ def nodes(names: GatePolicy) -> AdmissionPolicy:
 def leases(account: ServiceAccount) -> AdmissionPolicy:
     """The Lease of the own agent, and slots of the fleet: an agent may take and give back an existing slot.
 
-    It may neither create nor delete a slot, because the operator decides how many there are.
+    It may neither create nor delete a slot, because the operator decides how many there are. What it tells others about
+    repairs is an annotation of its own Lease. What humans order is one of a Lease that it cannot write.
 
     CEL has no clock, and a writer may lie about the time. The API server notes its own time in `managedFields`, beside
     the fields that a writer has changed. A writer can put any other entry there, but cannot leave out the entry of its
@@ -190,6 +192,8 @@ def leases(account: ServiceAccount) -> AdmissionPolicy:
             "slot": f"request.operation == 'UPDATE' && object.metadata.name.startsWith({_text(SLOT)})",
             "oldMetadata": "oldObject == null ? {} : dyn(oldObject).metadata",
             "newMetadata": "dyn(object).metadata",
+            "oldAnnotations": "variables.oldMetadata.?annotations.orValue({})",
+            "newAnnotations": "variables.newMetadata.?annotations.orValue({})",
             "now": "timestamp(variables.newMetadata.managedFields[0].time)",  # the server's, if slot-clock holds
         },
         first={
@@ -202,6 +206,7 @@ def leases(account: ServiceAccount) -> AdmissionPolicy:
             "lease-holder": f"!variables.own || {holder} == variables.ownNode",
             "lease-owner": f"!variables.own || object.metadata.?ownerReferences.orValue([]).all(o, {owner})",
             "lease-metadata": f"!variables.own || ({_same('Metadata', f'k in {_list(free)}')})",
+            "lease-orders": f"!variables.own || ({_same('Annotations', f'!k.startsWith({_text(ORDERS)})')})",
             "slot-holder": f"!variables.slot || {holder} in {mine}",
             "slot-clock": f"!variables.slot || ({holder} == '' && {was} in {mine}) || ({clock})",
             "slot-taken": f"!variables.slot || {was} in {mine} || ({expired})",

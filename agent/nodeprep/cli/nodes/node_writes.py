@@ -1,4 +1,7 @@
-"""Writes of a human's commands to Nodes, several at a time: repeated if the server is busy or a race was lost."""
+"""Writes of a human's commands to Nodes and Leases, several at a time.
+
+They are repeated if the server is busy or a race was lost.
+"""
 
 from __future__ import annotations
 
@@ -46,9 +49,13 @@ def node_path(name: str) -> str:
 
 def annotate(access: ApiAccess, name: str, key: str, value: str | None) -> str:
     """Set an annotation of a Node, or remove it. Returns one line on what went wrong, "" if nothing did."""
-    with ApiWriter(access, NODE_WRITES_TIMEOUT_SECONDS) as writer:
-        outcome = request(writer, "PATCH", node_path(name), node_patches.of_node(annotations={key: value}))
-    return "" if outcome.done else outcome.message
+    return _patched_once(access, node_path(name), node_patches.of_node(annotations={key: value}))
+
+
+def annotate_lease(access: ApiAccess, namespace: str, name: str, key: str, value: str | None) -> str:
+    """Set an annotation of a Lease, or remove it. Returns one line on what went wrong, "" if nothing did."""
+    path = f"{agent_lease.path(namespace)}/{quote(name, safe='')}"
+    return _patched_once(access, path, {"metadata": {"annotations": {key: value}}})
 
 
 def remove_owned(access: ApiAccess, name: str, names: GatePolicy, released: str | None) -> str:
@@ -76,6 +83,12 @@ def remove_lease(access: ApiAccess, name: str, namespace: str) -> str:
     with ApiWriter(access, NODE_WRITES_TIMEOUT_SECONDS) as writer:
         outcome = request(writer, "DELETE", agent_lease.path(namespace, name))
     return "" if outcome.done or outcome.status == MISSING else outcome.message
+
+
+def _patched_once(access: ApiAccess, path: str, patch: dict[str, Any] | None) -> str:
+    with ApiWriter(access, NODE_WRITES_TIMEOUT_SECONDS) as writer:
+        outcome = request(writer, "PATCH", path, patch)
+    return "" if outcome.done else outcome.message
 
 
 def _patched(

@@ -52,7 +52,7 @@ Config = Annotated[
 ]
 
 
-def _where(
+def where_of(
     cluster: tuple[str | None, str | None],
     namespace: str,
     config: str | None = None,
@@ -106,7 +106,7 @@ def list_(
     def body() -> int:
         from nodeprep.cli.nodes import listing as command
 
-        where = _where((kubeconfig, context), namespace, config, names, selector)
+        where = where_of((kubeconfig, context), namespace, config, names, selector)
         return command.run(command.NodesOptions(where, output, watch, wait))
 
     program.end(body)
@@ -140,7 +140,7 @@ def release(
     def body() -> int:
         from nodeprep.cli.nodes import release as command
 
-        where = _where((kubeconfig, context), namespace, config, names, selector)
+        where = where_of((kubeconfig, context), namespace, config, names, selector)
         return command.run(command.ReleaseOptions(where, everything, undo, dry_run))
 
     program.end(body)
@@ -176,7 +176,7 @@ def reset(
     def body() -> int:
         from nodeprep.cli.nodes import reset as command
 
-        where = _where((kubeconfig, context), namespace, None, names, selector)
+        where = where_of((kubeconfig, context), namespace, None, names, selector)
         return command.run(where, inventory=inventory, timeout=None if no_wait else timeout)
 
     program.end(body)
@@ -203,6 +203,6 @@ def lint(
     def body() -> int:
         from nodeprep.cli.nodes import lint as command
 
-        return command.run(_where((kubeconfig, context), namespace, config))
+        return command.run(where_of((kubeconfig, context), namespace, config))
 
     program.end(body)

@@ -1,4 +1,4 @@
-"""The commands that change this host: `provision`, and `repair` with `history`."""
+"""The commands that change this host, `provision` and `repair`, and those about repairs by agents."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import typer
 
 from nodeprep.cli import program
 from nodeprep.cli.check.choices import ListFormat
+from nodeprep.cli.nodes import nodes_commands
 from nodeprep.cli.options import Config, Context, Kubeconfig, NodeName, ProfileName
 from nodeprep.cli.program import DefaultCommand
+from nodeprep.cli.repair import order_commands
 from nodeprep.decide.remedy_header import SafetyClass
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ app = program.commands()
 repairs = program.commands(
     cls=RepairGroup,
     help="Mend faults of this host by our playbooks; `repair history` shows what was done.\n\n"
-    "`repair [CHECK]...` is `repair run`.",
+    "`repair [CHECK]...` is `repair run`. `pause`, `resume` and `approve` are for the agents of a fleet.",
 )
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the plan and what each playbook would change.")]
@@ -124,6 +126,9 @@ def run(
     """Mend what these checks found on this host. `repair CHECK...` does the same.
 
     \b
+    Commands: history, and for the agents of a fleet pause, resume, approve (each with --help)
+
+    \b
     Exit codes:
       0  these checks pass afterwards, or there was nothing to do
       1  one of them still fails, a remedy was refused, or somebody else repairs
@@ -149,16 +154,44 @@ def run(
 
 @repairs.command()
 def history(
-    *, output: Annotated[ListFormat, typer.Option("--output", "-o", help="Output format.")] = ListFormat.TABLE
+    names: nodes_commands.Meant = None,
+    *,
+    fleet: Annotated[bool, typer.Option("--fleet", help="All Nodes of the cluster, and what agents say now.")] = False,
+    selector: nodes_commands.Selector = None,
+    output: Annotated[ListFormat, typer.Option("--output", "-o", help="Output format.")] = ListFormat.TABLE,
+    kubeconfig: nodes_commands.Kubeconfig = None,
+    context: nodes_commands.Context = None,
+    namespace: nodes_commands.Namespace = "nodeprep",
 ) -> None:
-    """What was repaired on this host, newest last."""
+    """What was repaired on this host, newest last; with --fleet or Nodes, what agents repaired in the cluster.
+
+    Of a cluster it also shows what holds repairs back now: pauses, remedies that are held, slots and who has them.
+
+    \b
+    Exit codes:
+      0  printed
+      1  no Node matches --selector
+      2  wrong use, or the history of this host cannot be read
+      3  it could not look at the Nodes or the Leases
+    \b
+    Examples:
+      nodeprep repair history
+      nodeprep repair history --fleet
+      nodeprep repair history gpu-17 -o json
+    """  # noqa: D301 - the help reads the character \b, not its escape
 
     def body() -> int:
-        from nodeprep.cli.repair import history_command as command
+        from nodeprep.cli.repair import fleet_history_command, history_command
 
-        return command.run(output)
+        where = nodes_commands.where_of((kubeconfig, context), namespace, None, names, selector)
+        asked = fleet_history_command.FleetHistoryOptions(where, fleet, output)
+        return history_command.run(output) if asked.is_of_host else fleet_history_command.run(asked)
 
     program.end(body)
+
+
+for ordered in (order_commands.pause, order_commands.resume, order_commands.approve):
+    repairs.command()(ordered)
 
 
 def _options(
