@@ -1,4 +1,4 @@
-"""Repairs of this node: the loop's thread decides, an errand beside it asks, and its answer is decided about again.
+"""Repairs of this node: the loop's thread decides, a call beside it asks, and what it answers is decided about.
 
 What is decided stands in decide/: `repair_choice` says which remedy, `repair_approach` the steps before anything acts,
 `repair_attempt` those of the attempt. Nothing here decides but in which order questions are asked: the attempt first,
@@ -13,8 +13,8 @@ from functools import partial
 from math import inf
 from uuid import uuid4
 
-from nodeprep.agent.errands import ErrandBroke, Errands
 from nodeprep.agent.reconciler import Reconciler
+from nodeprep.agent.serial_executor import CallBroke, SerialExecutor
 from nodeprep.agent_state import AgentState, RepairAttempt
 from nodeprep.config import remedy_files
 from nodeprep.decide import (
@@ -76,7 +76,7 @@ class Repairing:
         new_id: Callable[[], str] = lambda: uuid4().hex,
     ) -> None:
         self._reconciler, self._requests, self._remediator, self._new_id = reconciler, requests, remediator, new_id
-        self._errands = Errands(wake)
+        self._calls = SerialExecutor(wake)
         self._approach: RepairApproach | None = None
         self._read: RepairNode | None = None  # the Node, by our own last read of this approach
         self._stopped: dict[CandidateKey, Suppression] = {}
@@ -92,7 +92,7 @@ class Repairing:
         """Go on. `node` is the Node as the publisher last read it. Whether the agent state or what is told changed."""
         before, told = self._state, self._reconciler.repair
         terms = self._terms(node)
-        for report in self._errands.reports():
+        for report in self._calls.reports():
             self._hear(report, terms)
             terms = self._terms(node)
         choice = repair_choice.choose(self._state, terms)
@@ -103,8 +103,8 @@ class Repairing:
         else:
             self._go_on(choice, terms)
         self._say(terms)
-        if not self._errands.busy and (errand := self._errand(choice, terms)) is not None:
-            self._errands.begin(errand)
+        if not self._calls.busy and (call := self._next_call(choice, terms)) is not None:
+            self._calls.submit(call)
         self._reconciler.repair = self._status(choice, terms)
         self.due_at = self._due_at(terms)
         return self._state is not before or self._reconciler.repair != told
@@ -152,7 +152,7 @@ class Repairing:
         """Reading them costs; only mode repair asks for them."""
         return remedy_files.headers() if mode is Mode.REPAIR else {}
 
-    # What errands came to.
+    # What calls came to.
 
     def _hear(self, report: object, terms: RepairTerms) -> None:
         match report:
@@ -166,7 +166,7 @@ class Repairing:
                 self._set(replace(self._state, slot="") if self._state.slot == report.name else self._state)
             case Greeting():
                 self._silent, self._greeted_at = report.trouble, terms.clock.now
-        self._broke = f"a fault of nodeprep's own: {report.why}" if isinstance(report, ErrandBroke) else ""
+        self._broke = f"a fault of nodeprep's own: {report.why}" if isinstance(report, CallBroke) else ""
 
     def _hear_approach(self, report: ApproachReport, terms: RepairTerms) -> None:
         if isinstance(report, NodeRead | PodsRead) and report.node is not None:
@@ -200,7 +200,7 @@ class Repairing:
         outcome = repair_approach.went_on(self._approach, choice, terms)
         self._accept(outcome)
         approach = outcome.approach
-        if approach is not None and repair_approach.is_ready(approach, terms) and not self._errands.busy:
+        if approach is not None and repair_approach.is_ready(approach, terms) and not self._calls.busy:
             self._begin(approach, choice, terms)
 
     def _begin(self, approach: RepairApproach, choice: RepairChoice, terms: RepairTerms) -> None:
@@ -218,14 +218,14 @@ class Repairing:
         self._set(result.state)
         if result.action is AttemptAction.SEND_RUN and result.state.attempt is not None:
             self._asked_at = terms.clock.now
-            self._errands.begin(partial(self._remediator.begin, result.state.attempt))
+            self._calls.submit(partial(self._remediator.begin, result.state.attempt))
 
     def _attend(self, terms: RepairTerms) -> None:
         """The attempt as time goes by."""
         self._approach, self._read = None, None
         self._set(repair_attempt.due(self._state, terms).state)
 
-    def _errand(self, choice: RepairChoice, terms: RepairTerms) -> Callable[[], object] | None:
+    def _next_call(self, choice: RepairChoice, terms: RepairTerms) -> Callable[[], object] | None:
         """The next question, the most important first."""
         return self._of_attempt(terms) or self._of_fleet(terms) or self._of_approach(choice, terms)
 
@@ -279,7 +279,7 @@ class Repairing:
         return None
 
     def _due_at(self, terms: RepairTerms) -> float:
-        if self._errands.busy:
+        if self._calls.busy:
             return inf  # its end wakes the loop
         if attempt_steps.is_running(self._state):
             return self._asked_at + repair_attempt.STATUS_PERIOD_SECONDS

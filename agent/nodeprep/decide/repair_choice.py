@@ -159,9 +159,7 @@ def _disputed(case: Case) -> str:
     """A new version may be wrong, and on a thousand nodes at once. A human says which of the two is right."""
     if case.deferred_until is None:
         return ""
-    return (
-        "the former version of nodeprep passed this with the same value: a human says which is right (docs/upgrade.md)"
-    )
+    return "the former version took the same value for right: a human says which version is right (docs/upgrade.md)"
 
 
 def _drill(case: Case, terms: RepairTerms) -> str:
