@@ -153,7 +153,7 @@ SEVERAL = Subject("*", None, "ports")
 
 
 class Remedy(Value):
-    """The planned repair of a fault: the name of a playbook and typed arguments. None is shipped yet (design 4)."""
+    """What mends a fault: the name of a remedy and its typed arguments (design 4)."""
 
     playbook: str
     args: Mapping[str, str] = field(default_factory=dict)
