@@ -33,7 +33,7 @@ Written by `make docs` from the checks; `nodeprep explain ID` prints the same. D
   virtual machine with a real RoCE device and real hot-plug in which it is, *netns* a network namespace with Terway's
   links, rules and a metadata server, *cluster* a real Kubernetes API server. Where only *values* stands, no rig here
   makes the fault: the check was tested on built or recorded data only.
-- **repair**: which remedy mends it, by `nodeprep repair` or by the agent; what is *planned* has a name and cannot be run
+- **repair**: which remedy mends it, by `nodeprep repair` or the agent; what is *planned* has a name and cannot be run
   ([design 4](design.md#4-provisioning-and-repair)).
 - **numbers** are set in a profile or in the configuration under `want:`, by check and key.
 """

@@ -8,9 +8,11 @@ playbook has it do; it does that, only says so, or waits.
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from tests.rigs.waiting import until
 SLOT, NEW_SLOT = "nodeprep-slot-", "nodeprep-slot-bootstrap-"
 FLEET = "nodeprep-repair"
 RIGHTS = [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "list"]}]
-WAITS = "settled=0.5,conviction=1,passes=1,unknown=1,silent=2"
+WAITS = "settled=0.5,conviction=1,passes=1,unknown=1,silent=2,retry=1"
 PROFILE = "apiVersion: nodeprep.io/v1\nkind: Profile\nname: links\ngates: [eni.up]\n"
 REPAIRS = "repair: {tries: 3}\n"
 TABLE = "/run/ip-calls"
@@ -43,8 +45,8 @@ exec "$(PATH=/usr/sbin:/sbin:/usr/bin:/bin command -v ip)" "$@"
 """
 
 
-def configuration(mode: str = "repair", more: str = REPAIRS) -> str:
-    """Less patience than the defaults, and links may flap for ever."""
+def configuration(mode: str = "repair", more: str = REPAIRS, limit: float = 30.0) -> str:
+    """Less patience than the defaults, and links may flap for ever. A remedy has `limit` seconds to help."""
     return f"""\
 apiVersion: nodeprep.io/v1
 kind: Config
@@ -52,7 +54,7 @@ mode: {mode}
 default: links.yaml
 gate: {{profiles: [links]}}
 confirmation: {{passes: 2, pass-span: 1, pass-every: 0.5, flap-window: 1}}
-readiness: {{validation-limit: 30, remedy-after: 0}}
+readiness: {{validation-limit: {limit:g}, remedy-after: 0}}
 {more}"""
 
 
@@ -136,14 +138,18 @@ class Repaired(Published):
 
 
 @contextmanager
-def fleet(cluster: Cluster, slots: int = 1, new: int = 2) -> Iterator[None]:
-    """What components/repair has for all agents: the Leases, of so many slots for nodes that serve and for new ones."""
+def fleet(cluster: Cluster, slots: int = 1, new: int = 2) -> Iterator[ExitStack]:
+    """What components/repair has for all agents: the Leases, of so many slots for nodes that serve and for new ones.
+
+    Agents that enter the stack end before these go.
+    """
     cluster.namespace("nodeprep")
     names = (FLEET, *(f"{SLOT}{one}" for one in range(slots)), *(f"{NEW_SLOT}{one}" for one in range(new)))
     for name in names:
         cluster.create(LEASES, {"metadata": {"name": name}})
     try:
-        yield
+        with ExitStack() as agents:
+            yield agents
     finally:
         for name in names:
             cluster.call("DELETE", f"{LEASES}/{name}")
@@ -152,6 +158,14 @@ def fleet(cluster: Cluster, slots: int = 1, new: int = 2) -> Iterator[None]:
 def holder(cluster: Cluster, slot: str = f"{SLOT}0") -> str:
     spec = cluster.call("GET", f"{LEASES}/{slot}")[1].get("spec") or {}
     return str(spec.get("holderIdentity") or "")
+
+
+def hold_slot(cluster: Cluster, node: str | None, seconds: int = 600, ago: float = 0.0) -> None:
+    """Somebody takes the slot, or gives it back."""
+    at = datetime.fromtimestamp(time.time() - ago, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    spec = {"holderIdentity": node, "leaseDurationSeconds": node and seconds, "renewTime": node and at}
+    code, told = cluster.call("PATCH", f"{LEASES}/{SLOT}0", {"spec": spec})
+    assert code == 200, told
 
 
 def order(cluster: Cluster, key: str, value: str | None) -> None:

@@ -1,20 +1,26 @@
-"""An agent in mode repair before a real API server: what it mends, in which order, and what holds it back."""
+"""An agent in mode repair before a real API server: what it mends, and what holds it back."""
 
 from __future__ import annotations
 
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cluster import repaired_node
-from tests.cluster.published_node import UNHEALTHY
-from tests.cluster.repaired_node import Repaired
+from tests.cluster.published_node import LEASES, RELEASED, UNHEALTHY
+from tests.cluster.repaired_node import Repaired, configuration
+from tests.rigs.api_proxy import refuses
 from tests.rigs.cluster import Cluster
 from tests.rigs.netns_check import Checked, checked
 from tests.rigs.netns_node import Shape
 from tests.rigs.waiting import until
+
+PAUSE = "nodeprep.io/pause"
 
 
 @pytest.fixture(scope="module")
@@ -24,22 +30,185 @@ def here() -> Iterator[Checked]:
 
 
 @pytest.fixture
-def one(cluster: Cluster, here: Checked, tmp_path: Path) -> Iterator[Repaired]:
-    with (
-        repaired_node.fleet(cluster),
-        repaired_node.repaired(cluster, here.node, tmp_path, f"repaired-{time.monotonic_ns()}") as made,
-    ):
-        yield made
+def repaired(cluster: Cluster, here: Checked, tmp_path: Path) -> Iterator[Callable[..., Repaired]]:
+    """Makes the Node of a test, with its agent and remediator."""
+    with repaired_node.fleet(cluster) as fleet:
+
+        def make(**different: Any) -> Repaired:
+            name = f"repaired-{time.monotonic_ns()}"
+            return fleet.enter_context(repaired_node.repaired(cluster, here.node, tmp_path, name, **different))
+
+        yield make
 
 
-def test_a_link_that_is_down_is_set_up_again(cluster: Cluster, one: Repaired) -> None:
+def test_a_link_that_is_down_is_set_up_again(cluster: Cluster, repaired: Callable[..., Repaired]) -> None:
+    one = repaired()
+    began, legs = time.monotonic(), {}
     one.down()
-    until(lambda: UNHEALTHY in one.taints(), "the taint")
-    until(lambda: repaired_node.holder(cluster) == one.name, "the slot")
-    until(one.is_up, "the play")
+    for leg, holds in (
+        ("taint", lambda: UNHEALTHY in one.taints()),
+        ("slot", lambda: repaired_node.holder(cluster) == one.name),
+        ("play", one.is_up),
+        ("gate open", one.is_open),
+    ):
+        until(holds, leg)
+        legs[leg] = f"{time.monotonic() - began:.1f} s"
+    print(legs)
     one.mended()
     until(lambda: repaired_node.holder(cluster) == "", "the slot is given back")
     assert one.calls() == ["eth1"]
     assert one.outcomes() == ["released"]
-    assert "helped" in one.note()
-    print("\n".join(f"{reason} {message}" for reason, message in one.told()))
+    until(lambda: "helped" in one.note(), "it tells the others that it helped")
+    told = [reason for reason, _ in one.told()]
+    assert (told[0], told[-1], set(told[1:-1])) == ("RepairPlanned", "RepairHelped", {"RepairStep"})
+
+
+def test_a_play_that_lies_spends_its_budget_and_no_other(repaired: Callable[..., Repaired]) -> None:
+    """Its own word is that the link is up. A human is called for; another link is mended all the same."""
+    one = repaired(config=configuration(more="repair: {tries: 1}\n"))
+    one.lies("eth1", lies=True)
+    one.down("eth1")
+    until(lambda: one.labels()["nodeprep.io/state"] == "AwaitingHuman", "a human is called for")
+    assert (one.calls(), one.outcomes(), one.suppressed()) == (["eth1"], ["unreleased"], {"eni.up": "budget"})
+    one.down("eth2")
+    until(lambda: one.is_up("eth2"), "the other link")
+    until(lambda: one.outcomes() == ["unreleased", "released"], "and its case is released")
+    assert one.calls() == ["eth1", "eth2"]
+    one.lies("eth1", lies=False)
+
+
+def reread(one: Repaired, config: str) -> None:
+    one.agent.configure(config)
+    one.agent.signal(signal.SIGHUP)
+
+
+@pytest.mark.parametrize("mode", ["gate", "observe"])
+def test_a_mode_that_repairs_nothing_lets_what_runs_end(repaired: Callable[..., Repaired], mode: str) -> None:
+    one = repaired()
+    one.waits(waits=True)
+    one.down()
+    until(one.calls, "the play is in its middle")
+    reread(one, configuration(mode))
+    one.agent.wait("mode", to=mode)
+    one.waits(waits=False)
+    until(lambda: one.outcomes() == ["released"], "it is judged all the same")
+    one.down()
+    until(lambda: one.suppressed() == {"eni.up": "mode"}, "and nothing new begins")
+    assert one.calls() == ["eth1"]
+
+
+def test_a_remediator_that_never_comes_again_is_awaited_for_a_while(repaired: Callable[..., Repaired]) -> None:
+    """Its silence ends nothing before the deadline. Then only our own checks count."""
+    one = repaired(config=configuration(more="repair: {deadline: {safe: 30}}\n"))
+    one.waits(waits=True)
+    one.down()
+    until(one.calls, "the play is in its middle")
+    one.remediator.end()
+    one.waits(waits=False)
+    one.step("validating")
+    one.up()
+    one.mended()
+    assert (one.calls(), one.outcomes()) == (["eth1"], ["released"])
+    one.down()
+    until(lambda: one.suppressed() == {"eni.up": "remediator"}, "nobody would run it")
+
+
+HOLDS: list[tuple[str, Callable[[Repaired], object], Callable[[Repaired], object]]] = [
+    (
+        "paused",
+        lambda one: one.annotate(PAUSE, "a cable is on its way"),
+        lambda one: one.annotate(PAUSE, None),
+    ),
+    (
+        "paused",
+        lambda one: repaired_node.order(one.cluster, PAUSE, "an upgrade of the switches"),
+        lambda one: repaired_node.order(one.cluster, PAUSE, None),
+    ),
+    (
+        "foreign-maintenance",
+        lambda one: one.patch({"spec": {"unschedulable": True}}),
+        lambda one: one.patch({"spec": {"unschedulable": None}}),
+    ),
+    (
+        "slot",
+        lambda one: repaired_node.hold_slot(one.cluster, "another-node"),
+        lambda one: repaired_node.hold_slot(one.cluster, None),
+    ),
+    (
+        "slot",
+        lambda one: one.proxy.rule(refuses(403), "GET", r"/leases\?limit="),
+        lambda one: one.proxy.lift(),
+    ),
+    (
+        "taint",
+        lambda one: one.annotate(RELEASED, "2026-11-27T00:00:00Z"),
+        lambda one: one.annotate(RELEASED, None),
+    ),
+    (
+        "idle",
+        lambda one: one.proxy.rule(refuses(500), "GET", r"/api/v1/pods\?fieldSelector=[^&]*$"),
+        lambda one: one.proxy.lift(),
+    ),
+]
+
+
+@pytest.mark.parametrize(("reason", "hold", "free"), HOLDS, ids=lambda one: one if isinstance(one, str) else "")
+def test_what_holds_it_back_is_said_and_nothing_runs(
+    repaired: Callable[..., Repaired],
+    reason: str,
+    hold: Callable[[Repaired], object],
+    free: Callable[[Repaired], object],
+) -> None:
+    one = repaired()
+    hold(one)
+    one.down()
+    until(lambda: one.suppressed() == {"eni.up": reason}, f"it says {reason}")
+    assert (one.calls(), one.outcomes(), one.is_up()) == ([], [], False)
+    print(one.repair()["suppressed"])
+    free(one)
+    one.mended()
+    assert (one.calls(), one.outcomes()) == (["eth1"], ["released"])
+
+
+@contextmanager
+def without_room(one: Repaired) -> Iterator[None]:
+    """Nothing can be written where the agent keeps its state."""
+    one.node.run("mount", "--bind", "-o", "ro", str(one.agent.state), str(one.agent.state))
+    try:
+        yield
+    finally:
+        one.node.run("umount", str(one.agent.state))
+
+
+def test_what_could_not_be_remembered_is_not_done(repaired: Callable[..., Repaired]) -> None:
+    one = repaired()
+    with without_room(one):
+        one.down()
+        until(lambda: one.suppressed() == {"eni.up": "memory"}, "it says why")
+        assert (one.calls(), one.outcomes()) == ([], [])
+    one.mended()
+    assert one.calls() == ["eth1"]
+
+
+def test_without_a_remediator_nothing_begins(repaired: Callable[..., Repaired]) -> None:
+    one = repaired(serves=False)
+    one.down()
+    until(lambda: one.suppressed() == {"eni.up": "remediator"}, "it says why")
+    assert repaired_node.holder(one.cluster) == ""
+    (why,) = (told["why"] for told in one.repair()["suppressed"])
+    assert "is components/repair applied" in why
+    one.serve()
+    one.mended()
+    assert one.calls() == ["eth1"]
+
+
+def test_a_slot_that_a_dead_node_held_is_free_after_its_time(
+    cluster: Cluster, repaired: Callable[..., Repaired]
+) -> None:
+    one = repaired()
+    repaired_node.hold_slot(cluster, "another-node", seconds=1, ago=120)
+    one.down()
+    one.mended()
+    assert one.calls() == ["eth1"]
+    code, told = cluster.call("GET", f"{LEASES}/{repaired_node.SLOT}0")
+    assert (code, told["spec"].get("holderIdentity")) == (200, None)

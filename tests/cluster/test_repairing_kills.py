@@ -11,7 +11,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ import pytest
 from tests.cluster import repaired_node
 from tests.cluster.repaired_node import Repaired
 from tests.rigs import started
-from tests.rigs.api_proxy import holds
+from tests.rigs.api_proxy import delays, holds
 from tests.rigs.cluster import Cluster
 from tests.rigs.netns_check import checked
 from tests.rigs.netns_node import Shape
@@ -30,11 +30,15 @@ ASKS = [
     ("taint", "PATCH", r"/nodes/[^/?]+$"),
     ("pods", "GET", r"/api/v1/pods\?fieldSelector=[^&]*$"),  # the facts ask with a resourceVersion
     ("fleet", "GET", r"/leases\?limit="),
-    ("slot", "PATCH", "/leases/nodeprep-slot-0$"),
+    ("slot", "PATCH", r"/leases/nodeprep-slot-\d$"),
 ]
-GIVES_BACK = ("GET", "/leases/nodeprep-slot-0$")  # it looks whose it is
+GIVES_BACK = ("GET", r"/leases/nodeprep-slot-\d$")  # it looks whose it is
+SLOW_SECONDS = 3.0  # for which a slot is awaited: a remediator is stopped meanwhile
 WAITS = "settled=2,conviction=1,passes=3,unknown=1,silent=2"
-CONFIGURATION = repaired_node.configuration(more="repair: {tries: 10, slots: 2}\n")
+SLOTS = 2
+MORE = f"repair: {{tries: 10, slots: {SLOTS}}}\n"
+# Who is killed while its case is judged needs time to start again. Else a remedy that did not help is to end soon.
+PATIENT, SHORT = (repaired_node.configuration(more=MORE, limit=limit) for limit in (600.0, 30.0))
 ROUNDS = [1, pytest.param(19, marks=pytest.mark.prove)]
 KILLS = 19  # of a round: the agent and the remediator at nine steps, the slot before and after it is taken
 
@@ -42,7 +46,8 @@ KILLS = 19  # of a round: the agent and the remediator at nine steps, the slot b
 def ready(one: Repaired) -> None:
     """Nothing is left of former kills, and the next fault has its first try."""
     one.mended()
-    until(lambda: repaired_node.holder(one.cluster) != one.name, "its slot is given back")
+    slots = [f"{repaired_node.SLOT}{number}" for number in range(SLOTS)]
+    until(lambda: one.name not in {repaired_node.holder(one.cluster, slot) for slot in slots}, "its slot is given back")
 
 
 def agent_on_its_way(one: Repaired) -> int:
@@ -94,9 +99,7 @@ def agent_on_its_way(one: Repaired) -> int:
 def agent_before_it_asks(one: Repaired) -> int:
     """Killed when the attempt is in its ledger and nobody was asked: nobody asks again, and the next try mends it."""
     before = len(one.calls())
-    with stopped(one):
-        one.down()
-        one.step("asked")
+    with stopped_when_it_has_a_slot(one):
         one.agent.kill()
     one.agent.start()
     ready(one)
@@ -142,9 +145,7 @@ def remediator_on_its_way(one: Repaired) -> int:
 def remediator_before_it_hears(one: Repaired) -> int:
     """Killed when it is about to be asked: nothing ran, so no try is spent."""
     before = len(one.calls())
-    with stopped(one):
-        one.down()
-        one.step("asked")
+    with stopped_when_it_has_a_slot(one):
         one.remediator.end()
     one.serve()
     ready(one)
@@ -170,22 +171,26 @@ def remediator_in_the_play(one: Repaired) -> int:
 
 
 @contextmanager
-def stopped(one: Repaired) -> Iterator[None]:
-    """The remediator's socket takes connections and nobody answers on them."""
+def stopped_when_it_has_a_slot(one: Repaired) -> Iterator[None]:
+    """The attempt is in its ledger; the remediator's socket takes a connection, and nobody answers on it."""
+    one.proxy.rule(delays(SLOW_SECONDS), *ASKS[-1][1:], times=1)
+    one.down()
+    one.step("slot")
     pid = one.remediator.pid
     os.kill(pid, signal.SIGSTOP)
     try:
+        one.step("asked")
         yield
     finally:
-        os.kill(pid, signal.SIGCONT)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
 
 
-# Two of one fleet: the shorter first.
-CHAINS: list[tuple[Callable[[Repaired], int], ...]] = [
-    (agent_on_its_way,),
-    (agent_before_it_asks,),
-    (remediator_on_its_way, remediator_before_it_hears),
-    (remediator_in_the_play,),
+CHAINS: list[tuple[tuple[Callable[[Repaired], int], ...], str]] = [
+    ((agent_on_its_way,), PATIENT),
+    ((agent_before_it_asks,), SHORT),
+    ((remediator_on_its_way, remediator_before_it_hears), PATIENT),
+    ((remediator_in_the_play,), SHORT),
 ]
 
 
@@ -199,15 +204,15 @@ def test_a_kill_at_any_step_neither_doubles_nor_loses_a_run(cluster: Cluster, tm
         for number in range(rounds):
             with ExitStack() as fleets:
                 for one in dict.fromkeys(clusters):
-                    fleets.enter_context(repaired_node.fleet(one, slots=2))
+                    fleets.enter_context(repaired_node.fleet(one, slots=SLOTS))
                 ones = [
                     fleets.enter_context(
                         repaired_node.repaired(
-                            one, node, tmp_path, f"killed-{number}-{place}", config=CONFIGURATION, waits=WAITS
+                            one, node, tmp_path, f"killed-{number}-{place}", config=config, waits=WAITS
                         )
                     )
-                    for place, (one, node) in enumerate(zip(clusters, nodes, strict=True))
+                    for place, (one, node, (_, config)) in enumerate(zip(clusters, nodes, CHAINS, strict=True))
                 ]
-                kills += sum(threads.map(lambda chain, one: sum(part(one) for part in chain), CHAINS, ones))
+                kills += sum(threads.map(lambda chain, one: sum(part(one) for part in chain[0]), CHAINS, ones))
             print(f"{kills} kills")
     assert kills == KILLS * rounds

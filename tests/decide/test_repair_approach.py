@@ -169,7 +169,7 @@ def test_a_step_fails_closed(reports: tuple[ApproachReport, ...], reason: Suppre
     assert outcome.suppressed is not None
     assert (outcome.suppressed.reason, outcome.suppressed.check) == (reason, "port.state")
     assert says in outcome.suppressed.why
-    assert outcome.suppressed.until == reports[-1].began + 1 + repair_approach.RETRY_SECONDS
+    assert outcome.suppressed.until == reports[-1].began + 1 + 30.0
     assert outcome.give_back == approach.slot.name
 
 

@@ -35,7 +35,6 @@ from nodeprep.decide.repair_slots import SlotChoice
 from nodeprep.facts.kubernetes.cluster import Pod
 from nodeprep.values import Value, field, replace
 
-RETRY_SECONDS = 30.0  # seconds until a repair that is held back by others is approached again
 READ_PERIOD_SECONDS = 2.0  # seconds between two reads of the Node while its taint is awaited
 TAINT_LIMIT_SECONDS = 60.0  # seconds for which it is awaited: the publisher looks at the Node each 60 s
 
@@ -282,7 +281,7 @@ def _is_stale(approach: RepairApproach, terms: RepairTerms) -> bool:
 
 def _given_up(approach: RepairApproach, reason: SuppressionReason, why: str, terms: RepairTerms) -> ApproachOutcome:
     candidate = approach.candidate
-    until = terms.clock.now + RETRY_SECONDS
+    until = terms.clock.now + terms.waits.retry
     line = kubernetes_text.line(why)
     suppressed = Suppression(reason, candidate.case.check, candidate.remedy.playbook, line, until)
     return ApproachOutcome(None, suppressed, approach.slot.name)

@@ -42,7 +42,7 @@ class RepairWaits(Value):
     the list of pods, for a scheduler binds by what it last saw. `passes`: the case passes at least so long after the
     play. `fresh`: a list of pods or of Leases older than this proves nothing. `unknown`: an attempt that the remediator
     does not know may still lie in its socket. `silent`: after the deadline of a play, so long nobody believes that it
-    has ended because the remediator is silent.
+    has ended because the remediator is silent. `retry`: what others hold back is approached again after so long.
     """
 
     conviction: float = 30.0
@@ -51,6 +51,7 @@ class RepairWaits(Value):
     fresh: float = 30.0
     unknown: float = 10.0
     silent: float = 60.0
+    retry: float = 30.0
 
 
 SHIPPED_WAITS = RepairWaits()
