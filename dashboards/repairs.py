@@ -105,16 +105,6 @@ def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
                 links={"node": links.NODE},
             ),
             panels.rows(
-                "Held back now, and why",
-                "Remedies that are due and do not run, and on how many faults of the node. The reason leads to what it "
-                "means and who ends it. Empty: nothing is held back, or these agents are silent.",
-                [query(now(REPAIRS(NOW)), now=True)],
-                columns={**{name: name for name in ("node", "pool", "check", "remedy", "reason")}, "Value": "faults"},
-                sort="reason",
-                descending=False,
-                links={"node": links.NODE, "reason": reasons},
-            ),
-            panels.rows(
                 "A human is to look",
                 "Faults without a try left, and nodes that wait for a human although some remedy has one, or none is "
                 "known. Mend the cause, then: nodeprep nodes reset NODE. Empty: nobody waits, or these agents are "
@@ -130,6 +120,16 @@ def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
                 sort="node",
                 descending=False,
                 links={"node": links.NODE},
+            ),
+            panels.rows(
+                "Held back now, and why",
+                "Remedies that are due and do not run, and on how many faults of the node. The reason leads to what it "
+                "means and who ends it. Empty: nothing is held back, or these agents are silent.",
+                [query(now(REPAIRS(NOW)), now=True)],
+                columns={**{name: name for name in ("node", "check", "remedy", "reason")}, "Value": "faults"},
+                sort="reason",
+                descending=False,
+                links={"node": links.NODE, "reason": reasons},
             ),
             panels.lines(
                 "Held back, by reason",
@@ -149,6 +149,7 @@ def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
                     **{f"Value #{ref}": outcome.value for ref, outcome in COLUMNS},
                 },
                 sort="unreleased",
+                width=15,
             ),
             panels.lines(
                 "How long a repair takes",
@@ -159,6 +160,7 @@ def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
                     for ref, name, share in (("A", "half", 0.5), ("B", "nine of ten", 0.9))
                 ],
                 unit=panels.SECONDS,
+                width=9,
                 interval="10m",
                 colours={"half": NEUTRAL, "nine of ten": WARNING},
             ),

@@ -62,7 +62,7 @@ What could not be read has no series: a gap in `nodeprep_port_up` is no port tha
   wanted ([security.md](security.md#the-admission-policy)). `nodeprep_node_ok` tells of others.
 - **mounts_ok** is 0 where a taken-over agent could write a mount of the node besides its own three directories
   ([security.md](security.md#what-is-mounted-inside-a-mount)).
-- **a counter of repairs begins with its first one**: `increase()` does not see that one. The boards ask for
+- **a counter of repairs or restarts begins with its first one**, which `increase()` does not see. The boards ask for
   `(x unless x offset 1d) or increase(x[1d])`.
 - **mode repair**: only there are the histograms of repairs from the first round on.
 - **fact** is a name that `every` of [configuration.md](configuration.md) takes.

@@ -271,7 +271,7 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
         {
             "event_sources": {
                 "link": EventSourceState(True),
-                "rdma": EventSourceState(False),
+                "rdma": EventSourceState(False, 1),
                 "none": EventSourceState(False, absent=True),
             }
         },
@@ -279,7 +279,7 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
     ),
     (
         "event_source_restarts_total",
-        {"event_sources": {"link": EventSourceState(True, 4)}},
+        {"event_sources": {"link": EventSourceState(True, 4), "rdma": EventSourceState(True)}},
         ['{event_source="link"} 4.0'],
     ),
     ("build_info", {}, ['{version="0.1.0"} 1.0']),

@@ -152,6 +152,7 @@ RUNS: list[tuple[list[dict[str, Any]], dict[tuple[str, str], int], tuple[int, fl
     ),
     ([{"attempt": under_way()}, {"attempts": (tried("refused"),)}], {("link_up", "refused"): 1}, (0, 0.0)),
     ([{"attempt": under_way()}, {"attempts": (tried("cut-off"),)}], {("link_up", "cut-off"): 1}, (0, 0.0)),
+    ([{"attempt": under_way(id="other")}, {"attempts": (tried(),)}], {("link_up", "released"): 1}, (0, 0.0)),
     ([{"attempts": (tried(),)}, {"attempts": (tried(),)}], {}, (0, 0.0)),  # known at the start
     ([{}, {"attempts": (tried(),)}, {"attempts": ()}, {}], {("link_up", "released"): 1}, (0, 0.0)),
     (

@@ -59,6 +59,7 @@ SLOW = (
     Cluster,
     ResourceSlices,
 )
+OVERFLOWN = ("links", "uevents")  # event sources that lost events in a storm, and were opened again
 FAULT = {"check": "port.state", "reason": "NoSignal"}
 INSTANCE: dict[type, object] = {Links: kernel(), Imds: imds()}
 RELEASED, CHANGED, UNRELEASED, REFUSED = (
@@ -162,7 +163,8 @@ def eight_rails(root: Path) -> NodeStatus:
         fact_seconds={agent_settings.fact_name(fact): 0.01 if fact.kind in SLOW else 0.0001 for fact in FACTS},
         profiles=tuple(standing(name=name, ready=False, **FAULT) for name in ("rdma-roce", "mpijob-exclusive-eni")),
         event_sources={
-            name: EventSourceState(True) for name in ("link", "rdma", "device", "kernel-log", "ports", "directories")
+            name: EventSourceState(True, restarts=int(name in OVERFLOWN))
+            for name in ("links", "rdma", "uevents", "infiniband-ports", "kernel-log", "configuration")
         },
         api_status=ApiStatus(policy_enforced=True),
         mode=Mode.REPAIR,

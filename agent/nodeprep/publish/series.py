@@ -376,8 +376,12 @@ ALL = (
     ),
     Series(
         "nodeprep_event_source_restarts_total",
-        "How often an event source was opened again after it had died",
+        "How often an event source was opened again after it had died, from the first time on",
         ("event_source",),
-        lambda status: {(event_source,): float(found.restarts) for event_source, found in status.event_sources.items()},
+        lambda status: {
+            (event_source,): float(found.restarts)
+            for event_source, found in status.event_sources.items()
+            if found.restarts
+        },
     ),
 )

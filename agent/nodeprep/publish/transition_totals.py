@@ -16,14 +16,15 @@ from nodeprep.values import Value, field, replace
 # Seconds. The class latched convicts at once, fast 0.5 s after the first look (the goal is 0.8 s), records after 15 s,
 # and slow after 60 s. A bucket ends shortly after each, and what is above the last is late.
 DETECTION_BOUNDS_SECONDS = (0.6, 0.8, 2.0, 17.0, 65.0)
-# Seconds. No gate opens before 30 s of passes, links train for a minute after a boot, and a repair of a link that is
-# down is to take 110 s: all end within 120 s. Any other repair is to end within 300 s. Plays that take all of their
-# time, and second tries, end within 30 min. A human takes hours. Phases share the bounds, so that they add up.
-CLOSED_BOUNDS_SECONDS = (120.0, 300.0, 1800.0, 14400.0)
+# Seconds. No gate opens before 30 s of passes: without a bound soon after, a quantile would begin at 0. Links train for
+# a minute after a boot, and a repair of a link that is down is to take 110 s: both end within 120 s. Any other repair
+# is to end within 300 s. Plays that take all of their time, and second tries, end within 30 min. A human takes hours.
+# Phases share the bounds, so that they add up.
+CLOSED_BOUNDS_SECONDS = (35.0, 120.0, 300.0, 1800.0, 14400.0)
 # Seconds. Of its own caution an attempt takes 35 s: 30 s of passes, and a look each 10 s of validation. So a play of
 # seconds that helps ends within 45 s. Within 160 s: one that takes all of the 120 s of S1 and helps, and a short one
 # that is judged after the 120 s of its validation. The longest is the play of 600 s, a minute of silence, and 120 s.
-REPAIR_BOUNDS_SECONDS = (45.0, 90.0, 160.0, 780.0)
+REPAIR_BOUNDS_SECONDS = (35.0, 45.0, 90.0, 160.0, 780.0)
 JUDGED = (AttemptOutcome.RELEASED, AttemptOutcome.CHANGED, AttemptOutcome.UNRELEASED)  # not what was refused or cut off
 
 
