@@ -19,7 +19,7 @@ RUNS, TOOK = "nodeprep_repair_runs_total", "nodeprep_repair_seconds_bucket"
 CLOSED = "nodeprep_gate_closed_seconds_bucket"
 COLUMNS = tuple(zip("ABCDE", AttemptOutcome, strict=True))
 IN_RANGE = "$__range"
-ASKS_AGAIN = "3m"  # a node asks the fleet again each 30 s, and says meanwhile that the remedy is on its way
+ASKS_AGAIN = "3m"  # a node asks the fleet again each 30 s, and may come further meanwhile than before
 # Of a row of "A human is to look": the tries that are left, or the state.
 WAITS_BECAUSE = {"0": ("no try is left", BAD), "1": ("latched, or no remedy", WARNING)}
 COLOURS = {"bootstrap": NEUTRAL, "unhealthy": BAD, "repair": GOOD}
@@ -123,18 +123,18 @@ def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
             ),
             panels.rows(
                 "Held back now, and why",
-                "Remedies that are due and do not run, and on how many faults of the node. The reason leads to what it "
-                "means and who ends it. Empty: nothing is held back, or these agents are silent.",
+                "Remedies that are due and do not run. The reason leads to what it means and who ends it. Empty: "
+                "nothing is held back, or these agents are silent.",
                 [query(now(REPAIRS(NOW)), now=True)],
-                columns={**{name: name for name in ("node", "check", "remedy", "reason")}, "Value": "faults"},
+                columns={name: name for name in ("node", "pool", "check", "remedy", "reason")},
                 sort="reason",
                 descending=False,
                 links={"node": links.NODE, "reason": reasons},
             ),
             panels.lines(
                 "Held back, by reason",
-                "Faults whose remedy does not run, by what holds it back (docs/repair-reasons.md). Empty: nothing is "
-                "held back.",
+                "Remedies that are due on a node and do not run, by what holds them back (docs/repair-reasons.md). "
+                "Empty: nothing is held back.",
                 [query(f"sum by (reason) ({now(REPAIRS(NOW))})", "{{reason}}")],
                 stacked=True,
                 steps=True,

@@ -18,8 +18,9 @@ Written by `make docs` from docs/repair_reasons.py. Do not edit.
 
 In mode `repair` a remedy is due when the fault that it mends has closed a gate. If it does not run, one word says why.
 The words are a closed set, and nothing else holds a remedy back. The line that belongs to the word names the device,
-the pod or the node: it is in the agent's log and in the Events of the Node. `nodeprep_repair_suppressed_now` has the
-words of now, and the board Repairs shows them for the fleet. Of several hindrances the first in this order is told.
+the pod or the node: it is `repair-suppressed` in the agent's log and RepairSuppressed among the Events of the Node.
+`nodeprep_repair_suppressed_now` has the words of now, and the board Repairs shows them for the fleet. Of several
+hindrances the first in this order is told.
 
 NODE, REMEDY, CHECK and TIME stand for yours. A TIME is written as 2026-01-31T12:00:00Z.
 """

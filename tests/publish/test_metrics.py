@@ -241,7 +241,7 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
         {"repair": RepairStatus(suppressions=(WAITS, replace(WAITS, check="eni.mtu", remedy="eri_mtu"), WAITS))},
         [
             '{check="eni.mtu",reason="idle",remedy="eri_mtu"} 1.0',
-            '{check="port.mtu",reason="idle",remedy="mtu"} 2.0',
+            '{check="port.mtu",reason="idle",remedy="mtu"} 1.0',
         ],
     ),
     (

@@ -5,7 +5,6 @@ Only values: publish/metrics serves them. What could not be read has no series.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 
 from nodeprep.checks.plugin import advertised
@@ -238,8 +237,7 @@ def admission_policy_ok(status: NodeStatus) -> Rows:
 
 
 def suppressed_now(status: NodeStatus) -> Rows:
-    found = Counter((one.check, one.remedy, one.reason.value) for one in status.repair.suppressions)
-    return {labels: float(count) for labels, count in found.items()}
+    return {(one.check, one.remedy, one.reason.value): 1 for one in status.repair.suppressions}
 
 
 def repair_step(status: NodeStatus) -> Rows:
@@ -311,7 +309,7 @@ ALL = (
     ),
     Series(
         "nodeprep_repair_suppressed_now",
-        "Remedies that are due and do not run now, by what holds them back: how many faults wait for it",
+        "1 for a remedy that is due and does not run now, by what holds it back",
         ("check", "remedy", "reason"),
         suppressed_now,
     ),
