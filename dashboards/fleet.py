@@ -164,7 +164,7 @@ def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
                 ],
                 unit=panels.SECONDS,
                 width=24,
-                interval="10m",
+                interval="15m",
                 colours={"half": NEUTRAL, "nine of ten": WARNING},
             ),
         ],

@@ -7,7 +7,6 @@ from grafana_foundation_sdk.builders.dashboard import Dashboard
 from dashboards import links, panels, prometheus_rule, queries
 from dashboards.panels import BAD, GOOD, NEUTRAL, WARNING, query
 from dashboards.queries import REPAIRS
-from nodeprep.decide.repair_budget import AttemptOutcome
 
 UID, TITLE = links.REPAIRS_UID, "nodeprep / Repairs"
 ABOUT = (
@@ -17,7 +16,6 @@ ABOUT = (
 STEP, NOW, LEFT = "nodeprep_repair_step", "nodeprep_repair_suppressed_now", "nodeprep_repair_tries_left"
 RUNS, TOOK = "nodeprep_repair_runs_total", "nodeprep_repair_seconds_bucket"
 CLOSED = "nodeprep_gate_closed_seconds_bucket"
-COLUMNS = tuple(zip("ABCDE", AttemptOutcome, strict=True))
 IN_RANGE = "$__range"
 ASKS_AGAIN = "3m"  # a node asks the fleet again each 30 s, and may come further meanwhile than before
 # Of a row of "A human is to look": the tries that are left, or the state.
@@ -38,13 +36,7 @@ def share_that_helped() -> str:
     """Of the attempts of the board's time that were judged with a plain result; none where there was none."""
     helped = f"sum({queries.counted(REPAIRS(RUNS, outcome='released'), IN_RANGE)})"
     judged = f"sum({queries.counted(REPAIRS(RUNS, outcome='~released|unreleased'), IN_RANGE)})"
-    return f"({helped} or {judged} * 0) / ({judged} > 0)"
-
-
-def times(outcome: str) -> str:
-    """How often each remedy came out so in the time of the board, 0 for one that came out otherwise."""
-    found = f"sum by (remedy) ({queries.counted(REPAIRS(RUNS, outcome=outcome), IN_RANGE)})"
-    return f"round({found} or sum by (remedy) ({queries.counted(REPAIRS(RUNS), IN_RANGE)}) * 0)"
+    return f"({queries.or_zero(helped, REPAIRS)}) / ({judged} > 0)"
 
 
 def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
@@ -143,13 +135,9 @@ def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
                 "Outcomes by remedy",
                 "In the time of the board. released: the fault is gone. changed: it has another reason now. "
                 "unreleased: it stayed. refused: nothing ran. cut-off: nobody can judge it. Empty: none has ended.",
-                [query(times(outcome), now=True, ref=ref) for ref, outcome in COLUMNS],
-                columns={
-                    "remedy": "remedy",
-                    **{f"Value #{ref}": outcome.value for ref, outcome in COLUMNS},
-                },
-                sort="unreleased",
-                width=15,
+                [query(f"round(sum by (remedy, outcome) ({queries.counted(REPAIRS(RUNS), IN_RANGE)})) > 0", now=True)],
+                columns={"remedy": "remedy", "outcome": "outcome", "Value": "times"},
+                sort="times",
             ),
             panels.lines(
                 "How long a repair takes",
@@ -160,7 +148,6 @@ def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
                     for ref, name, share in (("A", "half", 0.5), ("B", "nine of ten", 0.9))
                 ],
                 unit=panels.SECONDS,
-                width=9,
                 interval="10m",
                 colours={"half": NEUTRAL, "nine of ten": WARNING},
             ),
@@ -176,7 +163,7 @@ def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
                 ],
                 unit=panels.SECONDS,
                 width=24,
-                interval="10m",
+                interval="30m",
                 colours=COLOURS,
             ),
         ],
