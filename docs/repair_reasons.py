@@ -22,7 +22,7 @@ the pod or the node: it is `repair-suppressed` in the agent's log and RepairSupp
 `nodeprep_repair_suppressed_now` has the words of now, and the board Repairs shows them for the fleet. Of several
 hindrances the first in this order is told.
 
-NODE, REMEDY, CHECK and TIME stand for yours. A TIME is written as 2026-01-31T12:00:00Z.
+NODE, POD, REMEDY and CHECK stand for yours.
 """
 
 
@@ -100,8 +100,9 @@ REASONS: Mapping[SuppressionReason, SuppressionAdvice] = {
         WILL,
         "Whoever paused it takes the pause back, or its time comes.",
         {
-            "kubectl annotate node NODE nodeprep.io/pause-": "go on with this node",
-            "kubectl -n nodeprep annotate lease nodeprep-repair nodeprep.io/pause-": "go on with the fleet",
+            "nodeprep repair history --fleet": "who paused what, and why",
+            "nodeprep repair resume NODE": "go on with this node",
+            "nodeprep repair resume --all": "go on with the fleet",
         },
     ),
     SuppressionReason.FOREIGN_MAINTENANCE: SuppressionAdvice(
@@ -153,7 +154,7 @@ REASONS: Mapping[SuppressionReason, SuppressionAdvice] = {
         " most.",
         WILL,
         "A human approves it, or mends the node by hand.",
-        {"kubectl annotate node NODE --overwrite 'nodeprep.io/approve=REMEDY;until=TIME'": "approve one run"},
+        {"nodeprep repair approve REMEDY NODE": "approve one run"},
         "NodeprepRepairUnapproved",
     ),
     SuppressionReason.REMEDIATOR: SuppressionAdvice(
@@ -189,7 +190,7 @@ REASONS: Mapping[SuppressionReason, SuppressionAdvice] = {
         ITSELF,
         "It runs when a slot is free. A slot whose holder is gone is free after its time. A Lease that is not there is"
         " made by `daemonset/components/repair`.",
-        {"kubectl -n nodeprep get leases": "who holds which slot, and since when"},
+        {"nodeprep repair history --fleet": "who holds which slot, and since when"},
         CANNOT_RUN,
     ),
     SuppressionReason.CORRELATED: SuppressionAdvice(
@@ -204,9 +205,8 @@ REASONS: Mapping[SuppressionReason, SuppressionAdvice] = {
         HUMAN,
         "Find out why it does not help. Then resume it for the fleet.",
         {
-            "kubectl -n nodeprep annotate lease nodeprep-repair --overwrite nodeprep.io/resumed.REMEDY=TIME": (
-                "resume it; TIME is now"
-            )
+            "nodeprep repair history --fleet": "on which nodes it failed",
+            "nodeprep repair resume --remedy REMEDY": "let nodes try it again",
         },
         "NodeprepRepairHeld",
     ),
