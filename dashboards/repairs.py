@@ -15,7 +15,7 @@ ABOUT = (
 )
 STEP, NOW, LEFT = "nodeprep_repair_step", "nodeprep_repair_suppressed_now", "nodeprep_repair_tries_left"
 RUNS, TOOK = "nodeprep_repair_runs_total", "nodeprep_repair_seconds_bucket"
-CLOSED = "nodeprep_gate_closed_seconds_bucket"
+CLOSED = "nodeprep_gate_closed_seconds"
 IN_RANGE = "$__range"
 ASKS_AGAIN = "3m"  # a node asks the fleet again each 30 s, and may come further meanwhile than before
 # Of a row of "A human is to look": the tries that are left, or the state.
@@ -37,6 +37,12 @@ def share_that_helped() -> str:
     helped = f"sum({queries.counted(REPAIRS(RUNS, outcome='released'), IN_RANGE)})"
     judged = f"sum({queries.counted(REPAIRS(RUNS, outcome='~released|unreleased'), IN_RANGE)})"
     return f"({queries.or_zero(helped, REPAIRS)}) / ({judged} > 0)"
+
+
+def mean_closed() -> str:
+    """How long gates were closed that opened in an hour, by phase. Quantiles would ask three times as many series."""
+    total, count = (f"sum by (phase) (increase({REPAIRS(f'{CLOSED}{part}')}[1h]))" for part in ("_sum", "_count"))
+    return f"{total} / ({count} > 0)"
 
 
 def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
@@ -153,14 +159,9 @@ def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
             ),
             panels.lines(
                 "How long gates were closed, by phase",
-                "Of the gates that opened in the last hour: nine of ten were closed for less. repair: a remedy ran "
-                "meanwhile. unhealthy: a fault, and none ran. bootstrap: a start, and none ran. Empty: no gate opened.",
-                [
-                    query(
-                        queries.quantile(0.9, f"sum by (phase, le) (increase({REPAIRS(CLOSED)}[1h]))"),
-                        "{{phase}}",
-                    )
-                ],
+                "Of the gates that opened in the last hour: their mean time. repair: a remedy ran meanwhile. "
+                "unhealthy: a fault, and none ran. bootstrap: a start, and none ran. Empty: no gate opened.",
+                [query(mean_closed(), "{{phase}}")],
                 unit=panels.SECONDS,
                 width=24,
                 interval="30m",

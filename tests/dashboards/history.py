@@ -121,6 +121,7 @@ CLOSED_WITHIN: Mapping[str, Mapping[str, float]] = {
     "unhealthy": {"35.0": 0.1, "120.0": 0.2, "300.0": 0.3, "1800.0": 0.6, "14400.0": 0.9},
     "repair": {"35.0": 0, "120.0": 0.5, "300.0": 0.8, "1800.0": 0.95},
 }
+MEANS_SECONDS = {"bootstrap": 110.0, "unhealthy": 4200.0, "repair": 240.0}
 TRIED_WITHIN = {"35.0": 0, "45.0": 0.6, "90.0": 0.8, "160.0": 0.9}
 CONVICTED_WITHIN = {"0.6": 0.8, "0.8": 0.95, "2.0": 0.95, "17.0": 0.98}
 ENDS = 120  # of a node in the whole time: more than a node has, so that few nodes draw a line
@@ -128,6 +129,14 @@ ENDS = 120  # of a node in the whole time: more than a node has, so that few nod
 
 def _closures(_: Node, labels: Mapping[str, str], share: float, __: int) -> float:
     return share * ENDS * CLOSED_WITHIN[labels["phase"]].get(labels["le"], 1.0)
+
+
+def _closed_for(_: Node, labels: Mapping[str, str], share: float, __: int) -> float:
+    return share * ENDS * MEANS_SECONDS[labels["phase"]]
+
+
+def _closed_times(_: Node, __: Mapping[str, str], share: float, ___: int) -> float:
+    return share * ENDS
 
 
 def _attempts(_: Node, labels: Mapping[str, str], share: float, __: int) -> float:
@@ -160,6 +169,8 @@ STORIES: Mapping[str, Story] = {
     "nodeprep_repair_tries_left": _tries,
     "nodeprep_repair_runs_total": _runs,
     "nodeprep_gate_closed_seconds_bucket": _closures,
+    "nodeprep_gate_closed_seconds_sum": _closed_for,
+    "nodeprep_gate_closed_seconds_count": _closed_times,
     "nodeprep_repair_seconds_bucket": _attempts,
     "nodeprep_detection_seconds_bucket": _convictions,
     "nodeprep_port_up": lambda node, labels, share, _: float(
