@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-from dashboards import node, panels, prometheus_rule, queries
+from dashboards import links, panels, prometheus_rule, queries
 from dashboards.panels import BAD, GOOD, NEUTRAL, UNKNOWN, WARNING, query
 from dashboards.queries import FLEET
 
@@ -23,7 +23,7 @@ DETECTION, CLOSED = "nodeprep_detection_seconds_bucket", "nodeprep_gate_closed_s
 def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
     """The board; `runbooks` is where docs/ of this version is served."""
     ready, closed = queries.can_take_a_job(FLEET, PROFILE), queries.cannot(FLEET, PROFILE)
-    silent, closings = queries.silent(FLEET), FLEET(CLOSED, phase="unhealthy")
+    silent, closings = queries.silent(FLEET), FLEET(CLOSED, phase="~unhealthy|repair")
     why_not = panels.with_runbook(queries.why_not(FLEET, profile=PROFILE))
     variables = [*panels.place_variables(), panels.variable("profile", "Profile", "nodeprep_ready")]
     return panels.board(
@@ -132,11 +132,11 @@ def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
             ),
             panels.rows(
                 "Nodes that cannot take a job",
-                "Each with its reason, and links to its own board and to the runbook of its check. A second row of a "
-                "node is another reason. Empty: every gate is open.",
+                "Each with its reason, and links to its own board, to its repairs and to the runbook of its check. A "
+                "second row of a node is another reason. Empty: every gate is open.",
                 [query(f"count by (node, pool, {REASON}) ({why_not})", now=True)],
                 columns={name: name for name in ("node", "pool", "check", "reason", "runbook")},
-                links={"node": ("The board of this node", node.LINK), "runbook": panels.runbook(runbooks)},
+                links={"node": links.NODE, "check": links.REPAIRS, "runbook": panels.runbook(runbooks)},
             ),
             panels.rows(
                 "Nodes of which nothing is known",
@@ -151,19 +151,20 @@ def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
                     "Value": "agent",
                 },
                 words={"agent": {"0": ("silent", BAD), "1": ("hangs", WARNING)}},
-                links={"node": ("The board of this node", node.LINK)},
+                links={"node": links.NODE},
             ),
             panels.lines(
                 "How long gates were closed by faults",
-                "Of the gates that opened in the last hour and that a fault had closed: half were closed for less than "
-                "the one line, nine of ten for less than the other. Empty: no such gate opened.",
+                "Of the gates that opened in the last hour and that a fault had closed, or behind which a remedy ran: "
+                "half were closed for less than the one line, nine of ten for less than the other. Empty: no such gate "
+                "opened.",
                 [
                     query(queries.quantile(share, f"sum by (le) (increase({closings}[1h]))"), name, ref=ref)
                     for ref, name, share in (("A", "half", 0.5), ("B", "nine of ten", 0.9))
                 ],
                 unit=panels.SECONDS,
                 width=24,
-                interval="10m",
+                interval="15m",
                 colours={"half": NEUTRAL, "nine of ten": WARNING},
             ),
         ],

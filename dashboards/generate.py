@@ -16,10 +16,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
-from dashboards import fleet, node, prometheus_rule, rollout
+from dashboards import fleet, node, prometheus_rule, repairs, rollout
 
 HERE = Path(__file__).resolve().parent
-BOARDS = (fleet, node, rollout)
+BOARDS = (fleet, node, repairs, rollout)
 
 
 def texts(runbooks: str = prometheus_rule.RUNBOOKS) -> dict[Path, str]:

@@ -6,14 +6,11 @@ from collections.abc import Collection
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-from dashboards import panels, prometheus_rule, queries
+from dashboards import links, panels, prometheus_rule, queries
 from dashboards.panels import BAD, GOOD, NEUTRAL, UNKNOWN, WARNING, query
 from dashboards.queries import NODE, Scope
 
-UID, TITLE = "nodeprep-node", "nodeprep / Node"
-# From a row that has a node's name to the board of that node.
-KEPT = "${datasource:queryparam}&${cluster:queryparam}&${__url_time_range}"
-LINK = f"/d/{UID}?var-node=${{__data.fields.node}}&{KEPT}"
+UID, TITLE = links.NODE_UID, "nodeprep / Node"
 ABOUT = "One node: whether it can take a job, what is wrong with it, its rails, its ENIs and its devices."
 STATES = {
     "Ready": GOOD,
@@ -95,7 +92,7 @@ def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
                 "more. Empty: every gate is open, or the agent is silent.",
                 [query(panels.with_runbook(queries.why_not(NODE)), now=True)],
                 columns={name: name for name in ("profile", "check", "reason", "runbook")},
-                links={"runbook": panels.runbook(runbooks)},
+                links={"check": links.REPAIRS_HERE, "runbook": panels.runbook(runbooks)},
                 width=8,
                 height=8,
             ),

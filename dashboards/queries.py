@@ -30,6 +30,8 @@ KNOWN: Mapping[str, frozenset[str]] = {
     **{one.name: frozenset(one.labels) for one in series.ALL},
     **_histogram(metrics.DETECTION_METRIC[0]),
     **_histogram(metrics.CLOSED_METRIC[0], "phase"),
+    **_histogram(metrics.REPAIR_METRIC[0]),
+    metrics.RUNS_METRIC[0]: frozenset({"remedy", "outcome"}),
 }
 
 
@@ -63,6 +65,7 @@ def _matcher(label: str, value: str) -> str:
 
 FLEET = Scope(cluster="~$cluster", pool="~$pool", zone="~$zone")
 NODE = Scope(cluster="~$cluster", node="$node")
+REPAIRS = Scope(cluster="~$cluster", pool="~$pool", zone="~$zone", node="~$node")
 
 
 TARGET = "cluster, job, instance"  # what a target is known by; a label that nobody gives is empty
@@ -113,6 +116,14 @@ def node_hours_lost(scope: Scope, profile: str) -> str:
     fine = f"({speaks(scope)} unless on ({TARGET}) ({scope('nodeprep_ready', profile=profile)} == 0))"
     lost = f"({scope('up')} unless on ({TARGET}) {fine})"
     return or_zero(f"sum(count_over_time({lost}[$__range:{SAMPLE_MINUTES}m])) * {SAMPLE_MINUTES} / 60", scope)
+
+
+def counted(counter: str, window: str) -> str:
+    """How much a counter that is rarely counted grew within a time, by a selector of it.
+
+    Its series begins with its first event, which increase() does not see: there the value itself is what came.
+    """
+    return f"(({counter} unless {counter} offset {window}) or increase({counter}[{window}]))"
 
 
 def quantile(share: float, buckets: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 
-from dashboards import node, panels, prometheus_rule, queries
+from dashboards import links, node, panels, prometheus_rule, queries
 from dashboards.panels import BAD, GOOD, WARNING, query
 from dashboards.queries import FLEET
 
@@ -66,14 +66,14 @@ def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
                 [query(f"{FLEET('nodeprep_upgrade_deferred_checks')} > 0", now=True)],
                 columns={"node": "node", "pool": "pool", "zone": "zone", "Value": "checks"},
                 sort="checks",
-                links={"node": ("The board of this node", node.LINK)},
+                links={"node": links.NODE},
             ),
             panels.rows(
                 "Trouble of agents",
                 "What does not stand as it should, by node. Each has an alert and a runbook. Empty: all is well.",
                 [query(troubled, now=True)],
                 columns={"node": "node", "trouble": "trouble", "pool": "pool", "zone": "zone"},
-                links={"node": ("The board of this node", node.LINK)},
+                links={"node": links.NODE},
             ),
             panels.lines(
                 "Event sources",

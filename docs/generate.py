@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from docs import built_in_profiles, configuration, metrics, remedies, repair_proofs, runbooks
+from docs import built_in_profiles, configuration, metrics, remedies, repair_proofs, repair_reasons, runbooks
 from nodeprep.checks import CHECKS
 from nodeprep.cli.check import check_sheet
 from nodeprep.model import EVERYWHERE, Check, filled
@@ -134,6 +134,7 @@ def main() -> None:
     runbooks.main()
     remedies.main()
     repair_proofs.main()
+    repair_reasons.main()
 
 
 if __name__ == "__main__":

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import yaml
 
+from docs import runbooks
 from nodeprep.agent_state import NodeState
+from nodeprep.decide.attempt_steps import AttemptStep
+from nodeprep.decide.repair_approach import ApproachStep
+from nodeprep.decide.repair_budget import AttemptOutcome
 from nodeprep.publish import metrics, series, transition_totals
 from nodeprep.publish.web import CLIENTS_LIMIT, PORT, REQUEST_TIMEOUT_SECONDS
 
@@ -58,6 +62,9 @@ What could not be read has no series: a gap in `nodeprep_port_up` is no port tha
   wanted ([security.md](security.md#the-admission-policy)). `nodeprep_node_ok` tells of others.
 - **mounts_ok** is 0 where a taken-over agent could write a mount of the node besides its own three directories
   ([security.md](security.md#what-is-mounted-inside-a-mount)).
+- **a counter of repairs or restarts begins with its first one**, which `increase()` does not see. The boards ask for
+  `(x unless x offset 1d) or increase(x[1d])`.
+- **mode repair**: only there are the histograms of repairs from the first round on.
 - **fact** is a name that `every` of [configuration.md](configuration.md) takes.
 """
 ALERTING = """
@@ -71,14 +78,11 @@ than yours take.
 | alert | severity | after | |
 |---|---|---|---|
 """
-LATER = """
-Not there yet: `nodeprep_repair_runs_total{playbook,result}`, which comes with repair.
-"""
 
 
 def page() -> str:
     """The whole of docs/metrics.md."""
-    words = "\n".join((*_table(), NOTES + "\n".join(_values()), LATER))
+    words = "\n".join((*_table(), NOTES + "\n".join(_values()), ""))
     return f"{INTRODUCTION}{words}{ALERTING}" + "".join(f"{row}\n" for row in _alerts())
 
 
@@ -96,16 +100,21 @@ def _table() -> Iterator[str]:
     for one in series.ALL:
         kind = "counter" if one.name.endswith("_total") else "gauge"
         yield f"| `{one.name}` | {kind} | {', '.join(one.labels)} | {one.about} |"
-    others = ((metrics.DETECTION_METRIC, "histogram", ""), (metrics.CLOSED_METRIC, "histogram", "phase"))
-    for (name, about), kind, labels in (*others, (metrics.BUILD_METRIC, "gauge", "version")):
+    others = (
+        (metrics.RUNS_METRIC, "counter", "remedy, outcome"),
+        (metrics.DETECTION_METRIC, "histogram", ""),
+        (metrics.CLOSED_METRIC, "histogram", "phase"),
+        (metrics.REPAIR_METRIC, "histogram", ""),
+        (metrics.BUILD_METRIC, "gauge", "version"),
+    )
+    for (name, about), kind, labels in others:
         yield f"| `{name}` | {kind} | {labels} | {about} |"
-    yield "| `process_*` | | | CPU, memory, open files and start of the process, as Prometheus' clients have them |"
+    yield "| `process_*` | | | CPU, memory, open files and start of the process, as Prometheus' clients name them |"
 
 
 def _values() -> Iterator[str]:
     yield f"- **state** of `nodeprep_state`: {', '.join(f'`{state}`' for state in NodeState)}."
-    phases = ", ".join(f"`{phase}`" for phase in transition_totals.ClosurePhase)
-    yield f"- **phase**: {phases}: the gate was closed since a start, or because something failed."
+    yield from (runbooks.flowed(f"- {line}") for line in _repairs())
     yield "- **device, port** are the kernel's names; a function that is handed out to pods (a VF) has no series."
     yield "- **kind** sums what a port's counters say of one trouble:"
     for kind, names in series.KINDS.items():
@@ -116,6 +125,24 @@ def _values() -> Iterator[str]:
     yield "- **state** of `nodeprep_eni`, where the node is an ECS instance whose metadata answers:"
     for state, about in series.ENI_STATES.items():
         yield f"  - `{state}`: {about}"
+
+
+def _repairs() -> Iterator[str]:
+    yield (
+        f"**phase**: {_names(transition_totals.ClosurePhase)}: the gate was closed since a start, or because something"
+        " failed. It is `repair`, whatever had closed it, if a remedy ran before it opened, also one that did not help."
+    )
+    yield (
+        f"**outcome**: {_names(AttemptOutcome)}. `changed`: the fault has another reason now, so the first part is"
+        " mended. Of `refused` nothing ran. `cut-off`: a reset came between. What a reboot cut off is not counted,"
+        " because no agent saw its end. The histogram of seconds has those that were judged: the first three."
+    )
+    yield f"**step**: {_names((*ApproachStep, *AttemptStep))}. Nothing acts before `ledger`."
+    yield "**reason** of `nodeprep_repair_suppressed_*`: a word of [repair-reasons.md](repair-reasons.md)."
+
+
+def _names(words: Iterable[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words)
 
 
 def main() -> None:

@@ -329,6 +329,30 @@ FAULTS = (
         "self.policy_enforced = any(self._enforced.values())",
     ),
     Planted(
+        "a repair of an earlier closure counts for this one",
+        "publish/transition_totals.py",
+        "and one.at >= since and",
+        "and",
+    ),
+    Planted(
+        "a repair is timed by a clock that was set meanwhile",
+        "publish/transition_totals.py",
+        "min(max(by_wall, attempt.step_since - attempt.deadline), attempt.step_since)",
+        "by_wall",
+    ),
+    Planted(
+        "each start counts the attempts that it finds",
+        "publish/transition_totals.py",
+        "known = totals.beginning, {one.id for one in before.attempts}",
+        "known = totals.beginning, set[str]()",
+    ),
+    Planted(
+        "the first repair of a node is no increase",
+        "publish/metrics.py",
+        "repairs = status.mode is Mode.REPAIR",
+        "repairs = False",
+    ),
+    Planted(
         "a gate file of another boot counts",
         "publish/gate_files.py",
         "(found.boot_id, found.node_uid) == (boot_id, node_uid)",

@@ -11,7 +11,7 @@ from nodeprep.model import Finding, Report
 from nodeprep.publish.node_status import NodeStatus
 from nodeprep.values import replace
 
-OF_PAST = ("state", "since", "why", "cases", "blind")
+OF_PAST = ("state", "since", "why", "cases", "blind", "attempt", "attempts")
 OF_DESIRED = ("profiles", "planned_remedies")
 
 

@@ -24,7 +24,10 @@ SILENT_EVERY, SWITCH_POOL, ALONE_EVERY = (
 )  # one node in so many is silent; a pool behind a switch; single faults
 ALONE_PROFILE = "rdma-roce"
 COUNTED = ("_total", "_bucket", "_count", "_sum")
-STATES, FIRST_RAIL = ("Ready", "Unhealthy"), "mlx5_0"
+FIRST_RAIL = "mlx5_0"
+SPENT_EVERY = 20  # of the nodes behind the switch one in five had its tries before
+# What repairs make of a fault: behind the switch nothing, for three nodes have it; the single ones are mended.
+SWITCH_REMEDY, ALONE_REMEDY = ("port.state", "link_up"), ("pci.driver-bound", "driver_bind")
 
 Series = tuple[str, Mapping[str, str], float]  # name, labels, value
 
@@ -32,7 +35,8 @@ Series = tuple[str, Mapping[str, str], float]  # name, labels, value
 def page(root: Path) -> list[Series]:
     """The series of one agent of a node that has everything."""
     metrics = MetricsPage()
-    metrics.show(full_node.eight_rails(root))
+    for one in full_node.rounds(root):
+        metrics.show(one)
     families = text_string_to_metric_families(metrics.page()[1].decode())
     return [(one.name, one.labels, one.value) for family in families for one in family.samples]
 
@@ -45,6 +49,7 @@ class Node:
         self.pool = number % POOLS
         self.silent = number % SILENT_EVERY == SILENT_EVERY - 1
         self.alone = number % ALONE_EVERY == ALONE_EVERY - 2
+        self.spent = number % SPENT_EVERY == 5 and self.pool == SWITCH_POOL
         self.labels = {
             "job": "nodeprep",
             "instance": f"10.{number >> 8 & 255}.{number & 255}.9:9842",
@@ -86,6 +91,62 @@ def _last_round(node: Node, _: Mapping[str, str], share: float, moment: int) -> 
     return moment - (600.0 if hangs else 2.0)
 
 
+def _state(node: Node, labels: Mapping[str, str], share: float, _: int) -> float | None:
+    return 1.0 if (labels["state"] == "Ready") is (node.fault(share) is None) else None
+
+
+def _while_faulty(node: Node, _: Mapping[str, str], share: float, __: int) -> float | None:
+    return 1.0 if node.fault(share) else None
+
+
+def _suppressed(node: Node, labels: Mapping[str, str], share: float, _: int) -> float | None:
+    return 1.0 if node.fault(share) and (labels["reason"] != "budget" or node.spent) else None
+
+
+def _tries(node: Node, labels: Mapping[str, str], share: float, _: int) -> float | None:
+    spent = node.spent and labels["remedy"] == "driver_bind"
+    return (0.0 if spent else 3.0) if node.fault(share) else None
+
+
+def _runs(node: Node, labels: Mapping[str, str], share: float, _: int) -> float | None:
+    """What ran before, on one node in five: a series begins with its first run. Most of them helped at once."""
+    if node.number % 5 or (labels["outcome"] != "released" and not (node.spent or node.number % 15 == 0)):
+        return None
+    return float(share * 20 // (2 + node.number % 3)) or None
+
+
+# Which share of closures, of attempts and of convictions ends within a bound.
+CLOSED_WITHIN: Mapping[str, Mapping[str, float]] = {
+    "bootstrap": {"35.0": 0, "120.0": 0.8, "300.0": 0.9},
+    "unhealthy": {"35.0": 0.1, "120.0": 0.2, "300.0": 0.3, "1800.0": 0.6, "14400.0": 0.9},
+    "repair": {"35.0": 0, "120.0": 0.5, "300.0": 0.8, "1800.0": 0.95},
+}
+MEANS_SECONDS = {"bootstrap": 110.0, "unhealthy": 4200.0, "repair": 240.0}
+TRIED_WITHIN = {"35.0": 0, "45.0": 0.6, "90.0": 0.8, "160.0": 0.9}
+CONVICTED_WITHIN = {"0.6": 0.8, "0.8": 0.95, "2.0": 0.95, "17.0": 0.98}
+ENDS = 120  # of a node in the whole time: more than a node has, so that few nodes draw a line
+
+
+def _closures(_: Node, labels: Mapping[str, str], share: float, __: int) -> float:
+    return share * ENDS * CLOSED_WITHIN[labels["phase"]].get(labels["le"], 1.0)
+
+
+def _closed_for(_: Node, labels: Mapping[str, str], share: float, __: int) -> float:
+    return share * ENDS * MEANS_SECONDS[labels["phase"]]
+
+
+def _closed_times(_: Node, __: Mapping[str, str], share: float, ___: int) -> float:
+    return share * ENDS
+
+
+def _attempts(_: Node, labels: Mapping[str, str], share: float, __: int) -> float:
+    return share * ENDS * TRIED_WITHIN.get(labels["le"], 1.0)
+
+
+def _convictions(_: Node, labels: Mapping[str, str], share: float, __: int) -> float:
+    return share * ENDS * CONVICTED_WITHIN.get(labels["le"], 1.0)
+
+
 def _rate(node: Node, labels: Mapping[str, str], share: float, _: int) -> float:
     return 1.25e9 if labels["device"] == FIRST_RAIL and node.fault(share) else 50e9
 
@@ -102,7 +163,16 @@ STORIES: Mapping[str, Story] = {
     "nodeprep_last_round_timestamp_seconds": _last_round,
     "nodeprep_ready": lambda node, labels, share, _: float(not node.closes(labels["profile"], share)),
     "nodeprep_gate_reason": lambda node, labels, share, _: 1.0 if node.closes(labels["profile"], share) else None,
-    "nodeprep_state": lambda node, labels, share, _: float(labels["state"] == STATES[node.fault(share) is not None]),
+    "nodeprep_state": _state,
+    "nodeprep_repair_step": _while_faulty,
+    "nodeprep_repair_suppressed_now": _suppressed,
+    "nodeprep_repair_tries_left": _tries,
+    "nodeprep_repair_runs_total": _runs,
+    "nodeprep_gate_closed_seconds_bucket": _closures,
+    "nodeprep_gate_closed_seconds_sum": _closed_for,
+    "nodeprep_gate_closed_seconds_count": _closed_times,
+    "nodeprep_repair_seconds_bucket": _attempts,
+    "nodeprep_detection_seconds_bucket": _convictions,
     "nodeprep_port_up": lambda node, labels, share, _: float(
         labels["device"] != FIRST_RAIL or node.fault(share) is None
     ),
@@ -157,13 +227,27 @@ def told(node: Node, name: str, labels: Mapping[str, str]) -> Mapping[str, str]:
         return {**labels, "check": check, "reason": reason}
     if name == "nodeprep_build_info":
         return {"version": "0.2.0" if node.number % 4 == 0 else "0.1.0"}
+    return _repairs(node, name, labels)
+
+
+def _repairs(node: Node, name: str, labels: Mapping[str, str]) -> Mapping[str, str]:
+    """The labels of what repairs do about its fault."""
+    alone = (node.fault(1.0) or ("",))[0] == ALONE_REMEDY[0]
+    check, remedy = ALONE_REMEDY if alone else SWITCH_REMEDY
+    if name == "nodeprep_state" and labels["state"] != "Ready":
+        return {"state": "AwaitingHuman" if node.spent else "Repairing" if alone else "Unhealthy"}
+    if name == "nodeprep_repair_step":
+        return {"check": check, "remedy": remedy, "step": "running" if alone else "fleet"}
+    if name == "nodeprep_repair_suppressed_now" and labels["reason"] == "busy" and not alone:
+        return {"check": check, "remedy": remedy, "reason": "correlated"}
     return labels
 
 
 def extra(node: Node) -> list[Series]:
-    """What a page has only while something is wrong."""
+    """What the page does not have: it is that of a node on which something is wrong, and that check is fine."""
     fault = node.fault(1.0)
-    return [("nodeprep_check_status", {"check": fault[0], "status": "fail"}, 1.0)] if fault else []
+    ready: Series = "nodeprep_state", {"state": "Ready"}, 1.0
+    return [ready, ("nodeprep_check_status", {"check": fault[0], "status": "fail"}, 1.0)] if fault else [ready]
 
 
 def write(file: Path, fleet: int, series: list[Series], minutes: range, whole_minutes: int) -> int:

@@ -29,6 +29,7 @@ TARGET = REPOSITORY / "docs" / "dashboards"
 SHOTS: tuple[tuple[str, dict[str, str], str], ...] = (
     ("nodeprep-fleet", {}, "fleet.png"),
     ("nodeprep-node", {"node": "gpu-0005"}, "node.png"),
+    ("nodeprep-repairs", {}, "repairs.png"),
     ("nodeprep-rollout", {}, "rollout.png"),
 )
 WINDOW_HOURS, POINTS = 6, 240

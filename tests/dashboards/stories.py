@@ -18,7 +18,6 @@ HEALTHY: dict[str, float] = {
     f"nodeprep_ready{{{PROFILE}}}": 1,
     'nodeprep_ready{profile="base"}': 1,
     'nodeprep_state{state="Ready"}': 1,
-    'nodeprep_state{state="AwaitingHuman"}': 0,
     'nodeprep_check_status{check="port.state", status="ok"}': 1,
     'nodeprep_event_source_up{event_source="links"}': 1,
     "nodeprep_state_file_ok": 1,

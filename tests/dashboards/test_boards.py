@@ -70,8 +70,24 @@ def test_what_is_committed_is_current(path: Any, text: str) -> None:
     assert path.read_text() == text, "run make dashboards"
 
 
-def test_there_are_three() -> None:
-    assert {board["uid"] for board in asked.BOARDS.values()} == {"nodeprep-fleet", "nodeprep-node", "nodeprep-rollout"}
+def test_there_are_four() -> None:
+    assert {board["uid"] for board in asked.BOARDS.values()} == {
+        "nodeprep-fleet",
+        "nodeprep-node",
+        "nodeprep-repairs",
+        "nodeprep-rollout",
+    }
+
+
+def test_a_node_leads_to_its_repairs_and_each_reason_to_what_it_means() -> None:
+    for board, title, link in (
+        ("nodeprep-fleet", "Nodes that cannot take a job", "/d/nodeprep-repairs?var-node=${__data.fields.node}&"),
+        ("nodeprep-node", "Why not? More by: nodeprep check", "/d/nodeprep-repairs?${node:queryparam}&"),
+    ):
+        assert f'"url": "{link}' in json.dumps(asked.panel(board, title)["fieldConfig"])
+    assert "node" in {one["name"] for one in asked.BOARDS["nodeprep-repairs"]["templating"]["list"]}
+    reasons = asked.panel("nodeprep-repairs", "Held back now, and why")["fieldConfig"]
+    assert f'"url": "{prometheus_rule.RUNBOOKS}/docs/repair-reasons.md#${{__value.raw}}"' in json.dumps(reasons)
 
 
 @each_board()

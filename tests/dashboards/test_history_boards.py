@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,50 @@ def test_hours_are_lost_once_for_each_node_also_while_its_agent_is_silent(server
         for moment in moments
     )
     assert hours == pytest.approx(lost * queries.SAMPLE_MINUTES / 60, rel=0.06)  # points at the edges
+
+
+def test_repairs_add_up(server: Server) -> None:
+    """Each node with a fault has a remedy on its way; one had its tries, and waits for a human."""
+    shown = {
+        title: server.ask(asked.expressions(asked.panel("nodeprep-repairs", title))[0], NOW)[0][1]
+        for title in ("On their way", "Wait for a human", "No try is left", "Held remedies")
+    }
+    speaking = [node for node in map(history.Node, range(NODES)) if node.fault(1.0) and node.answers(1.0)]
+    assert len(speaking) == 6
+    assert shown == {"On their way": 6, "Wait for a human": 1, "No try is left": 1, "Held remedies": 0}
+    rows = server.ask(asked.expressions(asked.panel("nodeprep-repairs", "A human is to look"))[0], NOW)
+    assert [(labels["node"], labels["remedy"], value) for labels, value in rows] == [(FAULTY, "driver_bind", 0)]
+
+
+def grown(counts: Sequence[float | None], place: Path, window: str = "10m") -> float:
+    """What `counted` says at the last minute of a counter, of which each minute has a value or none."""
+    moments = range(history.BEGIN, history.BEGIN + 60 * len(counts), 60)
+    lines = [f"x {value} {moment}\n" for moment, value in zip(moments, counts, strict=True) if value is not None]
+    (place / "history.txt").write_text("".join(lines) + "# EOF\n")
+    prometheus_server.backfill(place / "data", place / "history.txt")
+    with prometheus_server.serving(place / "prometheus", data=place / "data") as server:
+        found = server.ask(queries.counted("x", window), moments[-1])
+    return found[0][1] if found else 0.0
+
+
+NONE = [None] * 15
+COUNTS: list[tuple[str, Sequence[float | None], float]] = [
+    # of ten minutes                                               counts                                       came
+    ("the first one ever", [*NONE, 1, 1, 1, 1, 1], 1),
+    ("two, soon after each other", [*NONE, 1, 1, 2, 2, 2], 2),
+    ("one more", [1.0] * 16 + [2.0] * 4, 1),
+    ("none, since long", [3.0] * 20, 0),
+    ("one after a restart of the agent", [3.0] * 15 + [None] * 2 + [1.0] * 3, 1),
+]
+
+
+@pytest.mark.parametrize(("counts", "came"), [row[1:] for row in COUNTS], ids=[row[0] for row in COUNTS])
+def test_a_counter_that_begins_with_its_first_event_loses_none(
+    counts: Sequence[float | None], came: float, tmp_path: Path
+) -> None:
+    """increase() stretches what it saw to the whole window, by a tenth here."""
+    prometheus_server.needed(prometheus_server.BINARY, prometheus_server.TOOL)
+    assert grown(counts, tmp_path) == pytest.approx(came, abs=0.15)
 
 
 def test_equal_addresses_of_two_clusters_are_two_nodes(tmp_path: Path) -> None:

@@ -22,12 +22,22 @@ POOLS = {"good": "np-a", "bad": "np-b", "dies": "np-a"}
 SCRAPE_SECONDS = 1.0
 # A tree of files has no ENIs, no Node object and no API server; nothing fails but the rail of one.
 ON_ANY = {"ENIs", "Errors of rails", "Resources", "What is wrong with the agent"}
-# It has data if Prometheus knew the bad node's agent before it convicted the rail, which is a matter of a second.
-CONVICTION = "From fault to conviction"
+# They have data if Prometheus knew an agent before it convicted the rail, or opened its gate: a matter of a second.
+OF_THE_BEGINNING = {"From fault to conviction", "How long gates were closed, by phase"}
 EMPTY = {
     "nodeprep-fleet": {
         "Nodes of which nothing is known",
         "How long gates were closed by faults",
+    },
+    # These agents are in mode gate: they repair nothing.
+    "nodeprep-repairs": {
+        "Helped",
+        "On its way now, and where it stands",
+        "Held back now, and why",
+        "A human is to look",
+        "Held back, by reason",
+        "Outcomes by remedy",
+        "How long a repair takes",
     },
     "nodeprep-rollout": {"API requests", "Event sources", "Who holds it up", "Trouble of agents"},
     "good": {*ON_ANY, "Why not? More by: nodeprep check"},
@@ -97,7 +107,7 @@ def test_which_panels_are_empty_is_known_and_each_says_when(fleet: Fleet) -> Non
             for panel in board["panels"]:
                 found = [fleet.server.ask(one) for one in asked.expressions(panel, **({"node": node} if node else {}))]
                 assert not any(math.isnan(value) for one in found for _, value in one), panel["title"]
-                if not all(found) and panel["title"] != CONVICTION:
+                if not all(found) and panel["title"] not in OF_THE_BEGINNING:
                     assert re.search(r'Empty: |"No data"', panel["description"]), panel["title"]
                     shown.setdefault(node or name, set()).add(panel["title"])
     assert shown == EMPTY

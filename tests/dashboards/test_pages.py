@@ -64,7 +64,14 @@ class Pager:
 
     @property
     def pages(self) -> list[Document]:
-        return [one for path, one in self.messages if path == "/pages" and one["status"] == "firing"]
+        return self._of("/pages")
+
+    @property
+    def tickets(self) -> list[Document]:
+        return self._of("/tickets")
+
+    def _of(self, receiver: str) -> list[Document]:
+        return [one for path, one in self.messages if path == receiver and one["status"] == "firing"]
 
 
 @contextmanager
@@ -202,6 +209,51 @@ def test_who_is_called_of_what(firing: list[dict[str, str]], pages: set[tuple[st
         until(lambda: ("NodeprepNowhere", "last", "") in {key(one) for one in pager.pages}, "the last page", SECONDS)
     told = [key(one) for one in pager.pages if key(one)[1] != "last"]
     assert sorted(told) == sorted(pages)
+
+
+def warns(name: str, **labels: str) -> dict[str, str]:
+    return {"alertname": name, "severity": "warning", **labels}
+
+
+SPENT = warns("NodeprepRepairBudgetSpent", reason="budget", remedy="link_up")
+HUMAN = warns("NodeprepAwaitsHuman")
+FAILS, HOLD = warns("NodeprepRepairFails", remedy="link_up"), warns("NodeprepRepairHeld", remedy="link_up")
+CANNOT = warns("NodeprepRepairCannotRun", remedy="link_up", reason="taint")
+NO_REMEDIATOR = {**CANNOT, "reason": "remediator"}
+WITHHELD = warns("NodeprepTaintWithheld")
+TICKETS = [
+    # alerts that fire at once; the tickets, each by its alert, reason and pool
+    ([{**NO_REMEDIATOR, **ON_A}, {**NO_REMEDIATOR, **ON_B}], {("NodeprepRepairCannotRun", "remediator", "np-1")}),
+    ([{**SPENT, **ON_A}, {**HUMAN, **ON_A}], {("NodeprepRepairBudgetSpent", "budget", "np-1")}),
+    (
+        [{**SPENT, **ON_A}, {**HUMAN, **ON_C}],
+        {("NodeprepRepairBudgetSpent", "budget", "np-1"), ("NodeprepAwaitsHuman", "", "np-2")},
+    ),
+    ([FAILS, HOLD], {("NodeprepRepairHeld", "", "")}),
+    ([{**FAILS, "remedy": "mtu"}, HOLD], {("NodeprepRepairHeld", "", ""), ("NodeprepRepairFails", "", "")}),
+    ([{**CANNOT, **ON_A}, {**WITHHELD, **ON_A}], {("NodeprepTaintWithheld", "", "np-1")}),
+    (
+        [{**NO_REMEDIATOR, **ON_A}, {**WITHHELD, **ON_A}],
+        {("NodeprepTaintWithheld", "", "np-1"), ("NodeprepRepairCannotRun", "remediator", "np-1")},
+    ),
+    ([{**CANNOT, **ON_A}, {**GONE, **ON_A}], set()),
+]
+
+
+@pytest.mark.parametrize(("firing", "tickets"), TICKETS)
+def test_what_repairs_warn_of_is_one_ticket_and_never_a_page(
+    firing: list[dict[str, str]], tickets: set[tuple[str, str, str]], tmp_path: Path
+) -> None:
+    """A ticket waits ten minutes for others like it, which are a second here."""
+    with called(tmp_path, factor=600) as (url, pager):
+        servers.asked(f"{url}/api/v2/alerts", [{"labels": one} for one in firing])
+        until(lambda: len(alerts(url)) == len(firing), "all are there")
+        until(lambda: {key(one) for one in pager.tickets} >= tickets, "the tickets", SECONDS)
+        servers.asked(f"{url}/api/v2/alerts", [{"labels": warns("NodeprepConfigurationBad", reason="last")}])
+        until(lambda: "last" in {key(one)[1] for one in pager.tickets}, "the last ticket", SECONDS)
+    told = [key(one) for one in pager.tickets if key(one)[1] != "last"]
+    assert sorted(told) == sorted(tickets)
+    assert not [one for one in pager.pages if one["groupLabels"]["alertname"].startswith("NodeprepRepair")]
 
 
 def test_a_rollout_that_waits_is_told_before_its_gates_close() -> None:

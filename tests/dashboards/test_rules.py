@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from dashboards import prometheus_rule, scrape_config
+from dashboards import prometheus_rule, queries, scrape_config
 from nodeprep import __version__
-from nodeprep.publish import series
+from nodeprep.decide.repair_refusal import SuppressionReason
 from tests.dashboards import servers, targets
-from tests.dashboards.stories import PROFILE, ROUND, Firing, Story
+from tests.dashboards.stories import PROFILE, ROUND, Firing, Node, Story
 
 PLAIN = targets.ROOT / "dashboards/plain/rules.yaml"
 RULES: dict[str, dict[str, Any]] = {
@@ -56,6 +56,8 @@ def all_is_wrong_for_a_moment() -> Story:
     one.says('nodeprep_state{state="AwaitingHuman"}', 1, 5, 5.5)
     one.says("nodeprep_upgrade_deferred_checks", 1, 5, 5.5)
     one.says('nodeprep_check_status{check="port.state", status="unknown"}', 1, 5, 10)
+    for reason in SuppressionReason:
+        one.says(suppressed(reason), 1, 5, 5.5)
     one.dead(20, 22)
     one.closed("Bootstrap", 22, 27, check="")
     told.silent()
@@ -347,10 +349,127 @@ def a_rollout_waits() -> Story:
     return told
 
 
+def runs(outcome: str, remedy: str = "link_up") -> str:
+    return f'nodeprep_repair_runs_total{{remedy="{remedy}", outcome="{outcome}"}}'
+
+
+def suppressed(reason: str) -> str:
+    return f'nodeprep_repair_suppressed_now{{check="port.state", remedy="link_up", reason="{reason}"}}'
+
+
+def held_back(reason: str) -> dict[str, str]:
+    return {"check": "port.state", "remedy": "link_up", "reason": reason}
+
+
+def asks_again(one: Node, reason: str, since: int, until: int) -> None:
+    """It is held back for half a minute, and on its way for the next half."""
+    for minute in range(since, until):
+        one.says(suppressed(reason), 1, minute, minute + 0.5)
+        one.says(suppressed(reason), None, minute + 0.5, minute + 1)
+
+
+@story
+def a_remedy_fails() -> Story:
+    told = Story("a remedy helps neither of two nodes and one of a third: it is told with the second", 50)
+    first, second, third = told.node("a"), told.node("b"), told.node("c")
+    first.says(runs("unreleased"), 1, 10)
+    third.says(runs("released"), 1, 15)
+    second.says(runs("unreleased"), 1, 20)
+    for one in (first, second):
+        one.says(runs("released", "mtu"), 7)
+    told.silent(0, 24)
+    told.fires([Firing("NodeprepRepairFails", value="2", labels={"job": "nodeprep", "remedy": "link_up"})], 25)
+    return told
+
+
+@story
+def a_remedy_fails_and_the_agents_start_again() -> Story:
+    told = Story("their counters begin anew after a restart, and what was counted before still counts", 120)
+    for one in (told.node("a"), told.node("b")):
+        one.says(runs("unreleased"), 2, 10, 30)
+        one.dead(30, 31)
+    told.fires([Firing("NodeprepRepairFails", value="2", labels={"job": "nodeprep", "remedy": "link_up"})], 15)
+    return told
+
+
+@story
+def a_remedy_helps_more_often() -> Story:
+    told = Story(
+        "a remedy that helps on three nodes and not on two is no bad remedy, nor one that fails on one node", 90
+    )
+    nodes = told.fleet(5)
+    for one in nodes[:3]:
+        one.says(runs("released"), 1, 10)
+    for one in nodes[3:]:
+        one.says(runs("unreleased"), 3, 20)
+    nodes[0].says(runs("unreleased", "mtu"), 3, 20)
+    for one in nodes:
+        one.says(runs("changed"), 2, 20)
+        one.says(runs("refused", "memlock"), 9, 20)
+        one.says(runs("cut-off", "memlock"), 1, 20)
+    told.silent()
+    return told
+
+
+@story
+def a_remedy_is_held() -> Story:
+    told = Story(
+        "a remedy is held: the nodes that ask for it each half minute are one alert until a human resumes it", 60
+    )
+    told.node("a")
+    for name in ("b", "c"):
+        asks_again(told.node(name), "held", 10, 40)
+    told.silent(0, 14)
+    told.fires([Firing("NodeprepRepairHeld", value="2", labels={"job": "nodeprep", "remedy": "link_up"})], 15, 41)
+    told.silent(44)
+    return told
+
+
+@story
+def nobody_runs_a_remedy() -> Story:
+    told = Story("one node has no remediator for two hours, another one waits for a slot for half of one", 180)
+    one, other = told.node("a"), told.node("b")
+    one.says(suppressed("remediator"), 1, 10, 130)
+    one.says(suppressed("remediator"), None, 130)
+    asks_again(other, "slot", 10, 40)
+    told.silent(0, 69)
+    told.fires([Firing("NodeprepRepairCannotRun", one, labels=held_back("remediator"))], 70, 138)
+    told.silent(141)
+    return told
+
+
+@story
+def nothing_can_run() -> Story:
+    told = Story("each of the other reasons why repair is on and does nothing, asked again each half minute", 100)
+    firing = []
+    for reason in ("memory", "taint", "slot"):
+        one = told.node(reason)
+        asks_again(one, reason, 10, 100)
+        firing.append(Firing("NodeprepRepairCannotRun", one, labels=held_back(reason)))
+    told.silent(0, 69)
+    told.fires(firing, 70)
+    return told
+
+
+@story
+def somebody_wants_it_so() -> Story:
+    told = Story("what somebody wants so, and what ends by itself, is no alert for hours; an approval is a ticket", 240)
+    one = told.node("a")
+    loud = {"budget", "held", "remediator", "memory", "taint", "slot", "approval"}
+    for reason in set(SuppressionReason) - loud:
+        one.says(suppressed(reason), 1, 10)
+    waits = told.node("b")
+    waits.says(suppressed("approval"), 1, 10)
+    told.silent(0, 69)
+    told.fires([Firing("NodeprepRepairUnapproved", waits, labels=held_back("approval"))], 70)
+    return told
+
+
 SINGLE = [
     # alert, series, its value, minutes until it fires, its own labels
     ("NodeprepTaintWithheld", "nodeprep_taint_ok", 0, 5, {}),
     ("NodeprepAwaitsHuman", 'nodeprep_state{state="AwaitingHuman"}', 1, 1, {"state": "AwaitingHuman"}),
+    ("NodeprepRepairBudgetSpent", suppressed("budget"), 1, 5, held_back("budget")),
     ("NodeprepGateFiles", "nodeprep_gate_files_ok", 0, 1, {}),
     ("NodeprepNodeNotWritten", "nodeprep_node_ok", 0, 5, {}),
     ("NodeprepStateFileNotKept", "nodeprep_state_file_ok", 0, 5, {}),
@@ -379,7 +498,7 @@ def single(alert: str, name: str, value: float, after: int, labels: dict[str, st
     told.node("a")
     one = told.node("b")
     one.says(name, value, 10, 30)
-    one.says(name, None if value == 1 and "check" in name else 1 - value, 30)
+    one.says(name, None if value == 1 and "{" in name else 1 - value, 30)
     told.silent(0, 10 + after - 1)
     told.fires([Firing(alert, one, labels=labels)], 10 + after, 29)
     told.silent(30)
@@ -389,8 +508,8 @@ def single(alert: str, name: str, value: float, after: int, labels: dict[str, st
 EVERY = [made() for made in STORIES] + [single(*row) for row in SINGLE]
 
 
-def by_promtool(directory: Path, *tests: dict[str, Any]) -> None:
-    words = {"rule_files": [str(PLAIN)], "evaluation_interval": "30s", "tests": list(tests)}
+def by_promtool(directory: Path, *tests: dict[str, Any], rules: Path = PLAIN) -> None:
+    words = {"rule_files": [str(rules)], "evaluation_interval": "30s", "tests": list(tests)}
     file = directory / "test.yaml"
     file.write_text(json.dumps(words))  # which is YAML, and quick
     servers.ran("promtool", "test", "rules", file)
@@ -404,6 +523,23 @@ def test_promtool_finds_nothing_to_say(rules: Path) -> None:
 @pytest.mark.parametrize("told", EVERY, ids=lambda told: told.name)
 def test_a_story(told: Story, tmp_path: Path) -> None:
     by_promtool(tmp_path, told.test(RULES))
+
+
+def test_a_remedy_that_failed_is_told_for_a_day(tmp_path: Path) -> None:
+    """A day is ten minutes here."""
+    name = "NodeprepRepairFails"
+    rule = RULES[name] | {"expr": RULES[name]["expr"].replace("1d", "10m")}
+    (tmp_path / "rules.yaml").write_text(json.dumps({"groups": [{"name": "one", "rules": [rule]}]}))
+    told = Story("two failures, and a third one later", 60)
+    first, second = told.node("a"), told.node("b")
+    first.says(runs("unreleased"), 1, 10)
+    second.says(runs("unreleased"), 1, 12)
+    first.says(runs("unreleased"), 2, 40)
+    failed = Firing(name, value="2", labels={"job": "nodeprep", "remedy": "link_up"})
+    told.silent(0, 16)
+    told.fires([failed], 17, 19)
+    told.silent(22)
+    by_promtool(tmp_path, told.test({name: rule}), rules=tmp_path / "rules.yaml")
 
 
 def test_every_alert_fires_in_a_story_and_is_silent_in_another() -> None:
@@ -430,7 +566,7 @@ def test_without_the_job_label_no_story_would_come_true(tmp_path: Path) -> None:
 def test_an_alert_asks_for_series_and_labels_that_there_are(name: str) -> None:
     """Of a plain scrape. What relabelling adds is only shown, or groups."""
     rule = RULES[name]
-    known = {one.name: {*one.labels, "job", "instance"} for one in series.ALL} | {"up": {"job", "instance"}}
+    known = {name: {*labels, "job", "instance"} for name, labels in queries.KNOWN.items()}
     of_others = {"kube_daemonset_status_desired_number_scheduled": {"namespace", "daemonset"}}
     asked = re.findall(r"\b(up|nodeprep_\w+|kube_\w+)\b(?:\{([^}]*)\})?", rule["expr"])
     assert asked

@@ -203,7 +203,7 @@ def test_without_any_event_source_a_fault_is_found_within_the_period(here: Check
 def test_an_event_source_that_dies_is_opened_again_and_counted(here: Checked, tmp_path: Path) -> None:
     with Agent(tmp_path, here.node, 9001) as agent:
         agent.ready()
-        assert agent.metrics()['nodeprep_event_source_restarts_total{event_source="links"}'] == 0
+        assert 'nodeprep_event_source_restarts_total{event_source="links"}' not in agent.metrics()
         broken(agent, here)
         died = agent.wait("event-source-died", event_source="links")
         assert died["why"] == "Input/output error"

@@ -18,6 +18,9 @@ from nodeprep.checks import CHECKS
 from nodeprep.checks.counter import physical, transport
 from nodeprep.checks.port.flap import LINK_DOWNED
 from nodeprep.decide.drill_notice import DrillNotice
+from nodeprep.decide.gate_readiness import Mode
+from nodeprep.decide.repair_approach import ApproachStep
+from nodeprep.decide.repair_refusal import Suppression, SuppressionReason
 from nodeprep.doors.events.listener import EventSourceState
 from nodeprep.doors.node_host import Host
 from nodeprep.facts import ALL as FACTS
@@ -37,7 +40,8 @@ from nodeprep.publish import series
 from nodeprep.publish.metrics import MetricsPage
 from nodeprep.publish.node_status import NodeStatus
 from nodeprep.publish.repair_status import RepairStatus
-from tests.agent_state_values import WAIVED, case, finding
+from nodeprep.values import replace
+from tests.agent_state_values import WAIVED, attempt, case, finding, past
 from tests.cluster_values import cluster, node_object, pod_eni
 from tests.cni_values import terway
 from tests.eni_values import DENIED, SILENT, erdma, eth0, eth1, eth2, kernel, known, recorded
@@ -86,6 +90,8 @@ def counted(*unread: str, **values: int) -> PortCounters:
 HANDS_OUT = node_object(capacity={"cpu": "64", "rdma/hca": "1k"}, allocatable={"rdma/hca": "8", "a/b": "1.5"})
 HANDS_OUT_CLUSTER = cluster(node=HANDS_OUT)
 VF = device(name="mlx5_9", virtual_function=True)
+FACT_NAMES = ("b", "links", "pci", "rdma", "routes")
+WAITS = Suppression(SuppressionReason.IDLE, "port.mtu", "mtu", "pod x/a holds the device")
 ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
     # metric                 different                                              series
     ("check_status", {}, []),
@@ -144,6 +150,11 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
         ],
     ),
     ("fact_seconds", {"fact_seconds": {"kernel-log": 0.0123, "imds": 0.0009}}, ['{fact="kernel-log"} 0.0123']),
+    (
+        "fact_seconds",  # the slowest five; of equal ones the first by name
+        {"fact_seconds": {"z": 0.01, "pci": 0.01, "links": 0.02, "routes": 0.03, "rdma": 0.4, "a": 0.001, "b": 0.01}},
+        [f'{{fact="{fact}"}} {took}' for fact, took in zip(FACT_NAMES, (0.01, 0.02, 0.01, 0.4, 0.03), strict=True)],
+    ),
     ("last_round_timestamp_seconds", {}, [" 1.75e+09"]),
     ("rounds_total", {}, [" 7.0"]),
     ("port_up", {"facts": {Rdma: BLIND}}, []),
@@ -224,6 +235,26 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
     ),
     ("resource", {"facts": {Kubelet: DENIED}}, []),
     ("repair_suppressed_total", {"repair": RepairStatus(suppressed={"mode": 3})}, ['{reason="mode"} 3.0']),
+    ("repair_suppressed_now", {"repair": RepairStatus(suppressed={"mode": 3})}, []),
+    (
+        "repair_suppressed_now",
+        {"repair": RepairStatus(suppressions=(WAITS, replace(WAITS, check="eni.mtu", remedy="eri_mtu"), WAITS))},
+        [
+            '{check="eni.mtu",reason="idle",remedy="eri_mtu"} 1.0',
+            '{check="port.mtu",reason="idle",remedy="mtu"} 1.0',
+        ],
+    ),
+    (
+        "repair_tries_left",
+        {"repair": RepairStatus(tries_left={("port.mtu", "mtu"): 0})},
+        ['{check="port.mtu",remedy="mtu"} 0.0'],
+    ),
+    ("repair_step", {}, []),
+    (
+        "repair_step",
+        {"repair": RepairStatus(remedy="mtu", check="port.mtu", step=ApproachStep.SETTLING)},
+        ['{check="port.mtu",remedy="mtu",step="settling"} 1.0'],
+    ),
     ("api_requests_total", {"api_requests": {("PATCH", "409"): 2}}, ['{code="409",verb="PATCH"} 2.0']),
     ("config_ok", {}, [" 1.0"]),
     ("config_ok", {"config_trouble": "c.yaml:3: bad"}, [" 0.0"]),
@@ -240,7 +271,7 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
         {
             "event_sources": {
                 "link": EventSourceState(True),
-                "rdma": EventSourceState(False),
+                "rdma": EventSourceState(False, 1),
                 "none": EventSourceState(False, absent=True),
             }
         },
@@ -248,7 +279,7 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
     ),
     (
         "event_source_restarts_total",
-        {"event_sources": {"link": EventSourceState(True, 4)}},
+        {"event_sources": {"link": EventSourceState(True, 4), "rdma": EventSourceState(True)}},
         ['{event_source="link"} 4.0'],
     ),
     ("build_info", {}, ['{version="0.1.0"} 1.0']),
@@ -260,11 +291,9 @@ def test_a_metric(metric: str, different: dict[str, Any], says: list[str]) -> No
     assert told(f"nodeprep_{metric}", **different) == says
 
 
-def test_exactly_one_state_is_on() -> None:
+def test_exactly_one_state_is_there() -> None:
     for state in NodeState:
-        lines = told("nodeprep_state", state=state)
-        assert len(lines) == len(NodeState)
-        assert [line for line in lines if line.endswith(" 1.0")] == [f'{{state="{state}"}} 1.0']
+        assert told("nodeprep_state", state=state) == [f'{{state="{state}"}} 1.0']
 
 
 INSTANCE: dict[type, object] = {Links: kernel(), Imds: imds()}
@@ -328,9 +357,26 @@ def test_histograms_are_there_from_the_first_round_and_count_what_happens() -> N
     seen = histogram(text, "nodeprep_detection_seconds")
     assert (seen["0.6"], seen["0.8"], seen["+Inf"], seen["count"]) == (0, 1, 1, 1)
     assert seen["sum"] == pytest.approx(0.7)
-    assert histogram(text, "nodeprep_gate_closed_seconds", "bootstrap")["60.0"] == 1
+    assert histogram(text, "nodeprep_gate_closed_seconds", "bootstrap")["120.0"] == 1
     seen = histogram(text, "nodeprep_gate_closed_seconds", "unhealthy")
-    assert (seen["3600.0"], seen["14400.0"], seen["sum"]) == (0, 1, 4900)
+    assert (seen["1800.0"], seen["14400.0"], seen["sum"]) == (0, 1, 4900)
+
+
+def test_histograms_of_repairs_are_there_from_the_first_round_in_mode_repair_and_then_stay() -> None:
+    """Rare as repairs are, most nodes' first one would be no increase: a series that begins with 1 has none."""
+    assert "repair" not in "".join(said(scrape(status()), "nodeprep_gate_closed_seconds_count"))
+    assert said(scrape(status()), "nodeprep_repair_seconds_count") == []
+    on = status(mode=Mode.REPAIR)
+    assert histogram(scrape(on), "nodeprep_repair_seconds")["count"] == 0
+    assert histogram(scrape(on), "nodeprep_gate_closed_seconds", "repair")["count"] == 0
+    sick = {"state": NodeState.VALIDATING, "since": 100.0}
+    before = status(mode=Mode.REPAIR, attempt=attempt("asked", id="7", boot_id="boot"), **sick)
+    over = past("released", id="7", boot_id="boot", at=150.0)
+    text = scrape(before, status(attempts=(over,), **sick), status(attempts=(over,), since=180.0))
+    seen = histogram(text, "nodeprep_repair_seconds")
+    assert (seen["45.0"], seen["90.0"], seen["sum"]) == (1, 1, 40)
+    assert histogram(text, "nodeprep_gate_closed_seconds", "repair")["sum"] == 80
+    assert said(text, "nodeprep_repair_runs_total") == ['{outcome="released",remedy="link_up"} 1.0']
 
 
 def test_before_the_first_round_there_is_the_process_and_the_version() -> None:
@@ -364,10 +410,18 @@ def samples(text: str) -> int:
 
 
 def test_a_node_with_eight_rails_and_eight_gpus_stays_within_300_series(tmp_path: Path) -> None:
-    text = scrape(full_node.eight_rails(tmp_path / "node"))
+    text = scrape(*full_node.rounds(tmp_path / "node"))
     assert len(said(text, "nodeprep_port_errors_total")) == 8 * len(series.KINDS)
     assert len(said(text, "nodeprep_check_status")) > 90
+    assert len(said(text, "nodeprep_repair_runs_total")) == len(full_node.RUNS)
     assert 200 < samples(text) <= MOST_SERIES
+
+
+def test_so_does_it_while_all_is_provisioned_at_once(tmp_path: Path) -> None:
+    text = scrape(full_node.a_new_node(tmp_path / "node"))
+    assert len(said(text, "nodeprep_repair_suppressed_now")) == len(full_node.NEW_NODE) - 1
+    assert len(said(text, "nodeprep_repair_tries_left")) == len(full_node.NEW_NODE)
+    assert samples(text) <= MOST_SERIES
 
 
 def test_so_does_its_tree_with_the_front_end_ports_as_it_is(tmp_path: Path) -> None:
@@ -382,13 +436,13 @@ def test_so_does_its_tree_with_the_front_end_ports_as_it_is(tmp_path: Path) -> N
 
 def test_promtool_finds_nothing_to_say(tmp_path: Path) -> None:
     prometheus_server.needed(prometheus_server.TOOL)
-    text = scrape(full_node.eight_rails(tmp_path / "node"))
+    text = scrape(*full_node.rounds(tmp_path / "node"))
     done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_the_parser_of_the_library_reads_every_family_once_with_its_type(tmp_path: Path) -> None:
-    families = list(text_string_to_metric_families(scrape(full_node.eight_rails(tmp_path / "node"))))
+    families = list(text_string_to_metric_families(scrape(*full_node.rounds(tmp_path / "node"))))
     names = [one.name for one in families]
     assert len(set(names)) == len(names)
     kinds = {one.name: one.type for one in families}
@@ -400,6 +454,6 @@ def test_the_parser_of_the_library_reads_every_family_once_with_its_type(tmp_pat
 def test_metrics_md_is_current_and_names_all_that_is_served(tmp_path: Path) -> None:
     text = page.TARGET.read_text()
     assert text == page.page(), "run `make docs`"
-    for one in text_string_to_metric_families(scrape(full_node.eight_rails(tmp_path / "node"))):
+    for one in text_string_to_metric_families(scrape(*full_node.rounds(tmp_path / "node"))):
         name = "process_*" if one.name.startswith("process_") else one.name
         assert re.search(rf"^\| `{re.escape(name)}(_total)?` \|", text, re.MULTILINE), name

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nodeprep.agent_state import NodeState
 from nodeprep.checks import IDS
 from nodeprep.config import agent_settings
-from nodeprep.decide.repair_refusal import SuppressionReason
+from nodeprep.decide.attempt_steps import AttemptStep
+from nodeprep.decide.drill_notice import DrillNotice
+from nodeprep.decide.gate_readiness import Mode
+from nodeprep.decide.repair_budget import AttemptOutcome
+from nodeprep.decide.repair_refusal import Suppression, SuppressionReason
 from nodeprep.doors.events.listener import EventSourceState
 from nodeprep.doors.node_host import Host
 from nodeprep.facts import ALL as FACTS
@@ -27,7 +32,8 @@ from nodeprep.observer import Observer
 from nodeprep.publish import series
 from nodeprep.publish.node_status import ApiStatus, NodeStatus
 from nodeprep.publish.repair_status import RepairStatus
-from tests.agent_state_values import finding
+from nodeprep.values import replace
+from tests.agent_state_values import attempt, finding, past
 from tests.cluster_values import cluster, node_object
 from tests.eni_values import kernel
 from tests.gpu_values import uuids
@@ -53,8 +59,78 @@ SLOW = (
     Cluster,
     ResourceSlices,
 )
+OVERFLOWN = ("links", "uevents")  # event sources that lost events in a storm, and were opened again
 FAULT = {"check": "port.state", "reason": "NoSignal"}
 INSTANCE: dict[type, object] = {Links: kernel(), Imds: imds()}
+RELEASED, CHANGED, UNRELEASED, REFUSED = (
+    AttemptOutcome.RELEASED,
+    AttemptOutcome.CHANGED,
+    AttemptOutcome.UNRELEASED,
+    AttemptOutcome.REFUSED,
+)
+# What an agent has run that has lived for weeks on a node with more than its share of trouble.
+RUNS = (
+    ("link_up", RELEASED),
+    ("link_up", UNRELEASED),
+    ("rdma_link_add", RELEASED),
+    ("rdma_link_add", CHANGED),
+    ("kernel_modules", RELEASED),
+    ("mtu", RELEASED),
+    ("mtu", REFUSED),
+    ("driver_bind", RELEASED),
+)
+# The three faults that it has now: one is mended, one had its tries, one waits for the first.
+ON_ITS_WAY = RepairStatus(
+    remedy="link_up",
+    check="port.state",
+    step=AttemptStep.VALIDATING,
+    suppressions=(
+        Suppression(SuppressionReason.BUSY, "port.mtu", "mtu", "link_up for port.state runs or is judged"),
+        Suppression(SuppressionReason.BUDGET, "pci.driver-bound", "driver_bind", "3 tries in 24 hours or in a row"),
+    ),
+    suppressed=dict.fromkeys(tuple(SuppressionReason)[-10:], 1),
+    tries_left={("port.state", "link_up"): 1, ("port.mtu", "mtu"): 3, ("pci.driver-bound", "driver_bind"): 0},
+)
+# All that is to be provisioned on a new node, in its first minute: nothing has run yet.
+NEW_NODE = (
+    ("module.core", "kernel_modules"),
+    ("pci.driver-bound", "driver_bind"),
+    ("pci.rdma-driver", "rdma_link_add"),
+    ("rdma.device-nodes", "rdma_device_nodes"),
+    ("limits.memlock", "memlock"),
+    ("sysctl.rp-filter", "sysctl_terway"),
+    ("terway.directories", "terway_dirs"),
+    ("terway.bpffs", "mount_bpffs"),
+    ("eni.os-manager", "os_unmanage_eni"),
+    ("port.mtu", "mtu"),
+)
+PROVISIONED = RepairStatus(
+    remedy="kernel_modules",
+    check="module.core",
+    step=AttemptStep.RUNNING,
+    suppressions=tuple(
+        Suppression(SuppressionReason.BUSY, check, remedy, "kernel_modules runs or is judged")
+        for check, remedy in NEW_NODE[1:]
+    ),
+    suppressed={SuppressionReason.BUSY: len(NEW_NODE) - 1},
+    tries_left=dict.fromkeys(NEW_NODE, 3),
+)
+
+
+def rounds(root: Path) -> tuple[NodeStatus, ...]:
+    """Two rounds of that agent, in which all came about that it counts."""
+    now = eight_rails(root)
+    began = replace(now.agent_state, state=NodeState.UNHEALTHY, attempt=attempt(AttemptStep.RUNNING, id="1"))
+    over = tuple(
+        past(outcome, id=str(number), remedy=remedy, boot_id=began.boot_id)
+        for number, (remedy, outcome) in enumerate(RUNS, 1)
+    )
+    return replace(now, agent_state=began), replace(now, agent_state=replace(began, attempt=None, attempts=over))
+
+
+def a_new_node(root: Path) -> NodeStatus:
+    """The same node in its first minute, when all is to be provisioned."""
+    return replace(eight_rails(root), repair=PROVISIONED)
 
 
 def eight_rails(root: Path) -> NodeStatus:
@@ -87,9 +163,12 @@ def eight_rails(root: Path) -> NodeStatus:
         fact_seconds={agent_settings.fact_name(fact): 0.01 if fact.kind in SLOW else 0.0001 for fact in FACTS},
         profiles=tuple(standing(name=name, ready=False, **FAULT) for name in ("rdma-roce", "mpijob-exclusive-eni")),
         event_sources={
-            name: EventSourceState(True) for name in ("link", "rdma", "device", "kernel-log", "ports", "directories")
+            name: EventSourceState(True, restarts=int(name in OVERFLOWN))
+            for name in ("links", "rdma", "uevents", "infiniband-ports", "kernel-log", "configuration")
         },
         api_status=ApiStatus(policy_enforced=True),
-        repair=RepairStatus(suppressed=dict.fromkeys(tuple(SuppressionReason)[:8], 1)),
+        mode=Mode.REPAIR,
+        drill=DrillNotice("link-down", "eth1", ("eth1",), "boot", 10.0, 20.0),
+        repair=ON_ITS_WAY,
         api_requests={(verb, code): 1 for verb in ("GET", "PATCH") for code in ("200", "409", "none")},
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from nodeprep.agent_state import NodeState
 from nodeprep.checks.plugin import advertised
 from nodeprep.facts.alibaba import ledger
 from nodeprep.facts.alibaba.imds import Imds
@@ -29,6 +28,7 @@ LABEL_LIMIT_CHARACTERS = (
     120  # characters of a label's value: names come from the kernel, from Kubernetes and from files
 )
 SHOWN_SECONDS = 0.001  # of a look: most facts take less, and tell nothing by it
+SHOWN_LIMIT_FACTS = 5  # the slowest: on a node under load each of forty facts takes a millisecond
 WORST_FIRST = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.OK)
 ACTIVE = "4"  # enum ib_port_state (include/rdma/ib_verbs.h)
 GIGABIT = 1e9 / 8  # bytes; sysfs gives Gb/s, and Prometheus wants bytes
@@ -104,8 +104,10 @@ def checks(status: NodeStatus) -> Rows:
     return {(check, next(one for one in WORST_FIRST if one in found)): 1 for check, found in said.items()}
 
 
-def states(status: NodeStatus) -> Rows:
-    return {(state,): float(state is status.agent_state.state) for state in NodeState}
+def slowest_facts(status: NodeStatus) -> Rows:
+    """The facts that take longest, if they take long at all. Of equal ones the first by name."""
+    slow = [(took, fact) for fact, took in status.fact_seconds.items() if took >= SHOWN_SECONDS]
+    return {(fact,): took for took, fact in sorted(slow, key=lambda one: (-one[0], one[1]))[:SHOWN_LIMIT_FACTS]}
 
 
 def ports_up(status: NodeStatus) -> Rows:
@@ -234,6 +236,16 @@ def admission_policy_ok(status: NodeStatus) -> Rows:
     )
 
 
+def suppressed_now(status: NodeStatus) -> Rows:
+    return {(one.check, one.remedy, one.reason.value): 1 for one in status.repair.suppressions}
+
+
+def repair_step(status: NodeStatus) -> Rows:
+    """None while nothing is on its way."""
+    repair = status.repair
+    return {(repair.remedy, repair.check, repair.step): 1} if repair.step else {}
+
+
 def single(value: float) -> Rows:
     return {(): float(value)}
 
@@ -260,12 +272,17 @@ ALL = (
         ("drill", "device"),
         lambda status: {(status.drill.name, status.drill.device): 1} if status.drill else {},
     ),
-    Series("nodeprep_state", "What the agent is about with its node: 1 for the state it is in", ("state",), states),
+    Series(
+        "nodeprep_state",
+        "What the agent is about with its node: 1 for the state it is in, and no other",
+        ("state",),
+        lambda status: {(status.agent_state.state.value,): 1},
+    ),
     Series(
         "nodeprep_fact_seconds",
-        "How long the newest observation of a fact took, from a millisecond on",
+        f"How long the newest observations of the {SHOWN_LIMIT_FACTS} slowest facts took, from a millisecond on",
         ("fact",),
-        lambda status: {(fact,): took for fact, took in status.fact_seconds.items() if took >= SHOWN_SECONDS},
+        slowest_facts,
     ),
     Series(
         "nodeprep_last_round_timestamp_seconds",
@@ -290,6 +307,19 @@ ALL = (
         ("reason",),
         lambda status: {(reason,): float(times) for reason, times in status.repair.suppressed.items()},
     ),
+    Series(
+        "nodeprep_repair_suppressed_now",
+        "1 for a remedy that is due and does not run now, by what holds it back",
+        ("check", "remedy", "reason"),
+        suppressed_now,
+    ),
+    Series(
+        "nodeprep_repair_tries_left",
+        "Tries that are left today for a fault that has a remedy; of several faults the fewest",
+        ("check", "remedy"),
+        lambda status: {labels: float(left) for labels, left in status.repair.tries_left.items()},
+    ),
+    Series("nodeprep_repair_step", "1 for the step of the remedy on its way", ("remedy", "check", "step"), repair_step),
     Series(
         "nodeprep_api_requests_total",
         "Requests to the API server, by verb and HTTP code",
@@ -344,8 +374,12 @@ ALL = (
     ),
     Series(
         "nodeprep_event_source_restarts_total",
-        "How often an event source was opened again after it had died",
+        "How often an event source was opened again after it had died, from the first time on",
         ("event_source",),
-        lambda status: {(event_source,): float(found.restarts) for event_source, found in status.event_sources.items()},
+        lambda status: {
+            (event_source,): float(found.restarts)
+            for event_source, found in status.event_sources.items()
+            if found.restarts
+        },
     ),
 )
