@@ -97,9 +97,13 @@ class Repaired(Published):
         """Whether a playbook is held in its middle."""
         self.node.run("touch" if waits else "rm", "/run/ip-waits")
 
-    def step(self, step: str) -> None:
-        """Returns when the agent that runs now says that a repair has come to this step."""
-        self.agent.wait("repair-step", step=step)
+    def step(self, step: str, number: int = 1) -> None:
+        """Returns when the agent that runs now has said so often that a repair has come to this step."""
+        self.agent.wait("repair-step", number, step=step)
+
+    def steps(self, step: str) -> int:
+        """How often it has said so."""
+        return len(self.agent.lines("repair-step", step=step))
 
     def held(self) -> None:
         """Returns when a request waits for an answer that never comes."""
@@ -118,6 +122,12 @@ class Repaired(Published):
     def repair(self) -> dict[str, Any]:
         """What the agent says of its repairs."""
         return dict(self.agent.report()["agent"]["repair"])
+
+    def ran(self) -> list[tuple[float, float]]:
+        """When each of its runs began and ended, in seconds since 1970, by the remediator's ledger."""
+        records = self.remediator.records()
+        began = {one["id"]: one["at"] for one in records if one["state"] == "began"}
+        return [(began[one["id"]], one["at"]) for one in records if one["state"] != "began"]
 
     def outcomes(self) -> list[str]:
         """Of its attempts that are over, oldest first."""
@@ -160,9 +170,14 @@ def holder(cluster: Cluster, slot: str = f"{SLOT}0") -> str:
     return str(spec.get("holderIdentity") or "")
 
 
+def now(ago: float = 0.0) -> str:
+    """As Kubernetes writes the time."""
+    return datetime.fromtimestamp(time.time() - ago, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
 def hold_slot(cluster: Cluster, node: str | None, seconds: int = 600, ago: float = 0.0) -> None:
     """Somebody takes the slot, or gives it back."""
-    at = datetime.fromtimestamp(time.time() - ago, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    at = now(ago)
     spec = {"holderIdentity": node, "leaseDurationSeconds": node and seconds, "renewTime": node and at}
     code, told = cluster.call("PATCH", f"{LEASES}/{SLOT}0", {"spec": spec})
     assert code == 200, told
@@ -184,10 +199,12 @@ def repaired(
     config: str = "",
     waits: str = WAITS,
     serves: bool = True,
+    new: bool = False,
+    profile: str = PROFILE,
 ) -> Iterator[Repaired]:
     """A Node whose agent is Ready, with what it has as its account from the shipped manifests.
 
-    `serves`: a remediator runs on its node.
+    `serves`: a remediator runs on its node. `new`: its agent is not started yet, and was never.
     """
     published_node.create(cluster, name)
     token = accounts.account(cluster, name, [*accounts.RULES, *SHIPPED, *RIGHTS])
@@ -203,19 +220,24 @@ def repaired(
         agent = Agent(place, node, 0, (*PROGRAM, *options))
         agent.variables = {"NODEPREP_REMEDIATOR_DIR": f"{place}/remediator/socket"}
         agent.configure(config or configuration())
-        (agent.config.parent / "links.yaml").write_text(PROFILE)
+        (agent.config.parent / "links.yaml").write_text(profile)
         (place / "remediator").mkdir()
         remediator = Remediator(place / "remediator", before=enter)
         made = Repaired(cluster, name, proxy, agent, remediator, ExitStack())
         try:
-            with made.serving, agent:
+            with made.serving, ExitStack() as ended:
                 if serves:
                     made.serve()
+                if new:
+                    ended.push(agent)
+                    yield made
+                    return
+                ended.enter_context(agent)
                 until(lambda: made.is_open() and made.lease() is not None, f"{name} is open, and its agent has a Lease")
                 yield made
         finally:
             made.up()
-            node.run("umount", "/usr/local/sbin")
+            node.run("sh", "-c", "umount /usr/local/sbin; rm -f /run/ip-*")
             cluster.call("DELETE", f"{NODES}/{name}")
             cluster.call("DELETE", f"{LEASES}/agent-{name}")
             accounts.remove(cluster, name)

@@ -33,8 +33,8 @@ ASKS = [
     ("slot", "PATCH", r"/leases/nodeprep-slot-\d$"),
 ]
 GIVES_BACK = ("GET", r"/leases/nodeprep-slot-\d$")  # it looks whose it is
-SLOW_SECONDS = 3.0  # for which a slot is awaited: a remediator is stopped meanwhile
-WAITS = "settled=2,conviction=1,passes=3,unknown=1,silent=2"
+SLOW_SECONDS = 3.0  # for a list of the Leases: a remediator is stopped meanwhile, that was just heard
+WAITS = "settled=2,conviction=1,passes=3,unknown=1,silent=2,retry=1"
 SLOTS = 2
 MORE = f"repair: {{tries: 10, slots: {SLOTS}}}\n"
 # Who is killed while its case is judged needs time to start again. Else a remedy that did not help is to end soon.
@@ -99,7 +99,7 @@ def agent_on_its_way(one: Repaired) -> int:
 def agent_before_it_asks(one: Repaired) -> int:
     """Killed when the attempt is in its ledger and nobody was asked: nobody asks again, and the next try mends it."""
     before = len(one.calls())
-    with stopped_when_it_has_a_slot(one):
+    with stopped_before_it_is_asked(one):
         one.agent.kill()
     one.agent.start()
     ready(one)
@@ -145,7 +145,7 @@ def remediator_on_its_way(one: Repaired) -> int:
 def remediator_before_it_hears(one: Repaired) -> int:
     """Killed when it is about to be asked: nothing ran, so no try is spent."""
     before = len(one.calls())
-    with stopped_when_it_has_a_slot(one):
+    with stopped_before_it_is_asked(one):
         one.remediator.end()
     one.serve()
     ready(one)
@@ -171,15 +171,16 @@ def remediator_in_the_play(one: Repaired) -> int:
 
 
 @contextmanager
-def stopped_when_it_has_a_slot(one: Repaired) -> Iterator[None]:
+def stopped_before_it_is_asked(one: Repaired) -> Iterator[None]:
     """The attempt is in its ledger; the remediator's socket takes a connection, and nobody answers on it."""
-    one.proxy.rule(delays(SLOW_SECONDS), *ASKS[-1][1:], times=1)
+    one.proxy.rule(delays(SLOW_SECONDS), *ASKS[-2][1:], times=1)
+    fleet, asked = one.steps("fleet") + 1, one.steps("asked") + 1
     one.down()
-    one.step("slot")
+    one.step("fleet", fleet)
     pid = one.remediator.pid
     os.kill(pid, signal.SIGSTOP)
     try:
-        one.step("asked")
+        one.step("asked", asked)
         yield
     finally:
         with suppress(ProcessLookupError):

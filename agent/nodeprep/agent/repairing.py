@@ -8,7 +8,7 @@ then what this node holds of the fleet's, then the approach.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
 from uuid import uuid4
@@ -324,7 +324,7 @@ class Repairing:
 
     def _status(self, choice: RepairChoice, terms: RepairTerms) -> RepairStatus:
         approach, attempt = self._approach, self._state.attempt
-        shown = {(one.check, one.remedy): one for one in choice.suppressed}
+        shown = {(one.check, one.remedy): one for one in reversed(choice.suppressed)}  # the first of several counts
         if approach is not None:
             key = approach.candidate.case.check, approach.candidate.remedy.playbook
             known = self._shown.get(key)
@@ -342,15 +342,17 @@ class Repairing:
             is_retry=(check, remedy) in shown,
             suppressions=tuple(shown.values()),
             suppressed=dict(self._counts),
-            tries_left=dict(self._tries_left(terms)),
+            tries_left=self._tries_left(terms),
         )
 
-    def _tries_left(self, terms: RepairTerms) -> Iterable[tuple[tuple[str, str], int]]:
-        if terms.mode is not Mode.REPAIR:
-            return
-        for case, remedy in repair_choice.wanted(self._state, terms):
-            left = repair_budget.budget(self._state, case, terms.policy, terms.clock)
-            yield (case.check, remedy.playbook), 0 if left.spent else terms.policy.tries - left.tries
+    def _tries_left(self, terms: RepairTerms) -> Mapping[tuple[str, str], int]:
+        """Of several faults of one check, the fewest."""
+        found: dict[tuple[str, str], int] = {}
+        for case, remedy in repair_choice.wanted(self._state, terms) if terms.mode is Mode.REPAIR else ():
+            budget = repair_budget.budget(self._state, case, terms.policy, terms.clock)
+            left, key = 0 if budget.spent else terms.policy.tries - budget.tries, (case.check, remedy.playbook)
+            found[key] = min(left, found.get(key, left))
+        return found
 
 
 def publisher_requests(publisher: Publisher | None) -> RepairRequests | None:

@@ -1,0 +1,124 @@
+"""Several nodes in mode repair: few at a time, none where all have the fault, and no remedy that helps nowhere."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster import repaired_node
+from tests.cluster.repaired_node import Repaired, configuration
+from tests.rigs.cluster import Cluster
+from tests.rigs.netns import Node
+from tests.rigs.netns_check import checked
+from tests.rigs.netns_node import Shape
+from tests.rigs.waiting import until
+
+NODES = 4
+RECORDS = "/var/lib/cni/terway"
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[list[Node]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(checked(Shape(enis=1, pods=1))).node for _ in range(NODES)]
+
+
+@pytest.fixture
+def some(cluster: Cluster, nodes: list[Node], tmp_path: Path) -> Iterator[Callable[..., list[Repaired]]]:
+    """Makes so many nodes of a fleet."""
+    with repaired_node.fleet(cluster, new=10) as fleet:
+
+        def make(count: int, **different: Any) -> list[Repaired]:
+            return [
+                fleet.enter_context(
+                    repaired_node.repaired(cluster, node, tmp_path, f"fleet-{time.monotonic_ns()}", **different)
+                )
+                for node in nodes[:count]
+            ]
+
+        yield make
+
+
+def is_held_back(one: Repaired, reason: str) -> bool:
+    return one.suppressed() == {"eni.up": reason}
+
+
+def has_come_out(one: Repaired, *outcomes: str) -> bool:
+    return one.outcomes() == list(outcomes)
+
+
+def test_a_fault_of_three_nodes_is_none_of_theirs(some: Callable[..., list[Repaired]]) -> None:
+    """A switch, a release or a configuration. A fourth node with it is not repaired either."""
+    slow = "settled=1,conviction=10,passes=1,retry=1"
+    ones = some(4, waits=slow)
+    for one in ones:
+        one.down()
+    for one in ones:
+        until(partial(is_held_back, one, "correlated"), f"{one.name} holds back")
+    assert [one.calls() for one in ones] == [[]] * 4
+    print(ones[0].repair()["suppressed"])
+
+
+def test_of_three_nodes_one_is_in_repair_at_a_time(cluster: Cluster, some: Callable[..., list[Repaired]]) -> None:
+    """Two have one fault, the third has another. No play begins before the one before it was judged."""
+    profile = "apiVersion: nodeprep.io/v1\nkind: Profile\nname: links\ngates: [eni.up, terway.directories]\n"
+    quick = "every: {terway: 1}\nconfirmation: {slow: {fails: 1, of: 1, apart: 0, span: 0}, "
+    config = configuration().replace("confirmation: {", quick)
+    ones = some(3, config=config, profile=profile)
+    for one in ones[:2]:
+        one.down()
+    ones[2].node.run("rm", "-rf", RECORDS)
+    for one in ones:
+        until(partial(has_come_out, one, "released"), f"{one.name} is mended")
+    times = sorted((begun, over) for one in ones for begun, over in one.ran())
+    print(times)
+    assert len(times) == 3
+    assert all(over < begun for (_, over), (begun, _) in pairwise(times))
+    until(lambda: repaired_node.holder(cluster) == "", "the slot is given back")
+
+
+def test_a_remedy_that_never_helps_stops_after_the_third_new_node(
+    cluster: Cluster, some: Callable[..., list[Repaired]]
+) -> None:
+    """All have the fault as they join, which is the rule there. A human resumes it."""
+    ones = some(4, new=True, config=configuration(more="repair: {tries: 1}\n"))
+    for one in ones:
+        one.lies("eth1", lies=True)
+        one.down()
+    for one in ones:
+        one.agent.start()
+    until(lambda: [one.outcomes() for one in ones].count(["unreleased"]) == 3, "three tried in vain")
+    (left,) = (one for one in ones if one.outcomes() == [])
+    until(partial(is_held_back, left, "held"), "the fourth holds back")
+    assert left.calls() == []
+    print(left.repair()["suppressed"])
+    left.lies("eth1", lies=False)
+    repaired_node.order(cluster, "nodeprep.io/resumed.link_up", repaired_node.now())
+    until(partial(has_come_out, left, "released"), "a human resumed it")
+    until(left.is_open, "the node is Ready for the first time")
+
+
+def test_new_nodes_are_mended_side_by_side(cluster: Cluster, some: Callable[..., list[Repaired]]) -> None:
+    """Each by a slot of its own, and none of those of nodes that serve."""
+    ones = some(3, new=True)
+    repaired_node.hold_slot(cluster, "a-node-that-serves")
+    for one in ones:
+        one.waits(waits=True)
+        one.down()
+        one.agent.start()
+    for one in ones:
+        until(one.calls, f"the play of {one.name}")
+    slots = [f"{repaired_node.NEW_SLOT}{number}" for number in range(10)]
+    assert {repaired_node.holder(cluster, slot) for slot in slots} == {"", *(one.name for one in ones)}
+    for one in ones:
+        one.waits(waits=False)
+    for one in ones:
+        until(one.is_open, f"{one.name} is Ready for the first time")
+        assert (one.calls(), one.outcomes()) == (["eth1"], ["released"])
