@@ -1,15 +1,11 @@
 """Nodes in mode repair from the shipped manifests, faults that a remedy mends there, and what was said and done.
 
 The nodes are native: they have no RDMA device. So their profile asks for what Terway needs, of which a node can lose
-much, and a remedy of class S1 brings each back. The program that a playbook calls on the node writes a line for each
-time that it is called, for whoever counts.
+much, and a remedy of class S1 brings each back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 from tests.kubernetes import remediated, shipped
@@ -17,7 +13,6 @@ from tests.kubernetes.remediated import REPAIR
 from tests.kubernetes.shipped import LEASES, Object
 from tests.rigs.cluster import Cluster, Node
 from tests.rigs.cluster_tools import BASE
-from tests.rigs.waiting import until
 
 PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/api/v1/namespaces/default/events"
@@ -36,32 +31,13 @@ gate: {profiles: [terway-node]}
 every: {terway: 1, cni: 2, links: 1}
 """
 QUICK = """confirmation: {passes: 2, pass-span: 2, pass-every: 1, slow: {fails: 1, of: 1, apart: 0, span: 0}}
-readiness: {bootstrap-limit: 3600, validation-limit: 30}
 """
-COUNTED = "/run/rig/calls"
-# In the mount namespace of the node: `mount` writes down that it was called, and does its work or only says so.
-COUNTS = f"""
-mkdir -p /run/rig && : >>{COUNTED}
-mountpoint -q /usr/local/sbin || mount -t tmpfs rig /usr/local/sbin
-printf '#!/bin/sh\\necho "$@" >>{COUNTED}\\n%s\\n' "$1" >/usr/local/sbin/mount
-chmod 755 /usr/local/sbin/mount
-"""
-TELLS_TRUTH, LIES = 'exec /usr/bin/mount "$@"', "exit 0"
 
 
 def manifests(directory: Path, more: str = QUICK, *components: str) -> Path:
     """A user's own kustomization: both DaemonSets in mode repair, with the profile of these nodes."""
     files = {"config.yaml": CONFIGURATION + more, "terway-node.yaml": PROFILE}
     return shipped.overlay(directory, files, "terway", REPAIR, *components)
-
-
-def install(cluster: Cluster, image: Callable[[str], Path], directory: Path, more: str = QUICK) -> None:
-    """Both DaemonSets on nodes that have all that their profile asks for."""
-    for node in cluster.nodes.values():
-        whole(node)
-    remediated.installed(cluster, image, manifests(directory, more))
-    for node in cluster.nodes.values():
-        until(partial(shipped.is_ready, node), f"{node.name} is ready")
 
 
 def whole(node: Node) -> None:
@@ -74,21 +50,6 @@ def whole(node: Node) -> None:
 
 def lose_records(node: Node) -> None:
     node.run("rm", "-r", RECORDS)
-
-
-def lose_mount(node: Node) -> None:
-    node.run("umount", "/sys/fs/bpf")
-
-
-@contextmanager
-def counted(node: Node, how: str = TELLS_TRUTH) -> Iterator[Callable[[], list[str]]]:
-    """The node's `mount` is another one. Gives how often it was asked to mount bpf, and with which words."""
-    node.run("sh", "-c", COUNTS, "sh", how)
-    try:
-        yield lambda: [one for one in node.run("cat", COUNTED).splitlines() if one.startswith("-t bpf")]
-    finally:
-        node.run("umount", "/usr/local/sbin")
-        node.run("rm", "-f", COUNTED)
 
 
 def waiting_pod(cluster: Cluster, name: str) -> None:
