@@ -146,6 +146,7 @@ class PastAttempt(Value):
     refused: str = ""
     why: str = ""
     state_before: str = ""
+    serving: bool = True
 
 
 class AgentState(Value):

@@ -210,6 +210,7 @@ NOTES: list[tuple[RepairNote, dict[str, float]]] = [
         {FAULT: WALL - 60},
     ),
     (fleet_notes.note(unhealthy(attempts=(past(wall=WALL - 2401),)), (), True, {}, clock()), {}),
+    (fleet_notes.note(unhealthy(attempts=(past(wall=WALL - 60, serving=False),)), (), True, {}, clock()), {}),
     (fleet_notes.note(unhealthy(attempts=(past("cut-off", wall=WALL),)), (), True, {}, clock()), {}),
 ]
 

@@ -122,10 +122,14 @@ def _moment(given: object) -> float:
 
 
 def _faults(state: AgentState, faults: Iterable[Case], clock: BudgetClock) -> Mapping[str, float]:
-    """Convictions, and faults that were tried lately: one that is mended tells as much about the fleet."""
+    """Convictions, and faults that were tried lately: one that is mended tells as much about the fleet.
+
+    What a node had before it was Ready tells nothing: new nodes have the same fault as a rule.
+    """
     found: dict[str, float] = {}
     for past in state.attempts:
-        if clock.wall - past.wall < FAULT_MEMORY_SECONDS and past.outcome != AttemptOutcome.CUT_OFF:
+        is_of_now = clock.wall - past.wall < FAULT_MEMORY_SECONDS and past.outcome != AttemptOutcome.CUT_OFF
+        if is_of_now and past.serving:
             found[fault_name(past.check, past.reason)] = past.wall
     for case in faults:
         if case.convicted_at is not None:

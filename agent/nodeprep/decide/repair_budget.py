@@ -118,6 +118,7 @@ def recorded(
         refused=refused,
         why=why,
         state_before=attempt.state_before,
+        serving=attempt.serving,
     )
     ran = outcome is not AttemptOutcome.REFUSED
     disturbed = [check for check in attempt.disturbs if ran and check != attempt.check]
@@ -168,6 +169,7 @@ def cut_off(attempt: RepairAttempt) -> PastAttempt:
         wall=attempt.wall,
         outcome=AttemptOutcome.CUT_OFF.value,
         state_before=attempt.state_before,
+        serving=attempt.serving,
     )
 
 
