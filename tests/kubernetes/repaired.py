@@ -13,6 +13,7 @@ from tests.kubernetes.remediated import REPAIR
 from tests.kubernetes.shipped import LEASES, Object
 from tests.rigs.cluster import Cluster, Node
 from tests.rigs.cluster_tools import BASE
+from tests.rigs.guest import Guest
 
 PODS = "/api/v1/namespaces/default/pods"
 EVENTS = "/api/v1/namespaces/default/events"
@@ -85,6 +86,6 @@ def holder(cluster: Cluster, slot: str) -> str:
     return str((lease(cluster, slot).get("spec") or {}).get("holderIdentity") or "")
 
 
-def runs(node: Node) -> list[tuple[str, str]]:
+def runs(node: Node | Guest) -> list[tuple[str, str]]:
     """Remedy and end of what the remediator's ledger says was done, in its order."""
     return [(one["remedy"], one["state"]) for one in remediated.records(node) if one["state"] != "began"]
