@@ -22,7 +22,7 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
 
 from nodeprep.agent_state import AgentState, NodeState, RepairAttempt
-from nodeprep.decide import fault_confirmation, gate_readiness, reconciliation, upgrade
+from nodeprep.decide import attempt_steps, fault_confirmation, gate_readiness, reconciliation, upgrade
 from nodeprep.decide.check_results import CheckObservation
 from nodeprep.decide.desired import Desired
 from nodeprep.decide.gate_readiness import AssignedProfile, Mode
@@ -377,7 +377,8 @@ def _opened(node: Node, told: Desired, before: NodeState) -> None:
 def _tainted(node: Node, told: Desired) -> None:
     """The taint stands exactly while a gating profile is closed, in the modes that set it."""
     closed = any(one.gating and not one.ready for one in told.profiles)
-    wanted = closed and node.tolerant and node.mode is not Mode.OBSERVE
+    runs = attempt_steps.is_running(node.agent_state)  # then no mode and no plugin takes it away
+    wanted = (closed and node.tolerant and node.mode is not Mode.OBSERVE) or runs
     need(bool(told.taints) == wanted, f"mode {node.mode}, gate {'closed' if closed else 'open'}, taints {told.taints}")
     if told.taints:
         node.met.add("tainted")

@@ -12,6 +12,7 @@ import pytest
 
 from tests.rigs import systemd_disk
 from tests.rigs.systemd_guest import FRONT_END, MTU, NICS, RAILS, RDMA_DEVICE, Completed, Nic, SystemdGuest
+from tests.rigs.waiting import until
 
 PROGRAM = systemd_disk.__file__.replace("systemd_disk", "systemd_guest")
 RAIL = RAILS[0]
@@ -41,8 +42,12 @@ def test_systemd_is_its_first_process_and_every_unit_is_well(guest: SystemdGuest
     assert guest.shell("cat /proc/1/comm; readlink /proc/1/exe") == "systemd\n/usr/lib/systemd/systemd"
     assert guest.failed_units() == ()
     assert guest.state == "running"
-    active = guest.shell("systemctl is-active systemd-networkd systemd-udevd dbus containerd lab-agent || true")
-    assert active.split() == ["active"] * 5
+    units = "systemd-networkd systemd-udevd dbus containerd lab-agent"
+
+    def active() -> list[str]:
+        return guest.shell(f"systemctl is-active {units} || true").split()
+
+    until(lambda: active() == ["active"] * 5, "each is active: udevd may just be starting anew")
 
 
 def test_its_root_is_a_disk_of_its_own(guest: SystemdGuest) -> None:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep.agent import loop
+from nodeprep.agent import loop, repairing
 from nodeprep.cli.daemon import agent_command
 from nodeprep.decide.desired import AREAS, TRAINING_READY
 from nodeprep.publish import log_lines, repair_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "agent.md").read_text(encoding="utf-8")
-SOURCE = "".join(inspect.getsource(module) for module in (log_lines, repair_lines, loop, agent_command))
+SOURCE = "".join(inspect.getsource(module) for module in (log_lines, repair_lines, loop, repairing, agent_command))
 EVENTS = {
     *re.findall(r'(?:Entry|RepairLine)\(\s*"([a-z-]+)"', SOURCE),
     *re.findall(r'return "(profile-[a-z-]+)"|"(profile-[a-z-]+)" if', SOURCE)[0],

@@ -7,6 +7,7 @@ then what this node holds of the fleet's, then the approach.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -44,12 +45,15 @@ from nodeprep.decide.repair_attempt import AttemptAction, LedgerSaved, RunAnswer
 from nodeprep.decide.repair_choice import CandidateKey, RepairChoice, RepairTerms
 from nodeprep.decide.repair_refusal import Suppression
 from nodeprep.doors import clock
+from nodeprep.publish import log_lines
+from nodeprep.publish.log_lines import LogEntry
 from nodeprep.publish.publisher import Publisher
 from nodeprep.publish.repair_requests import RepairRequests, SlotKept, SlotReturned
 from nodeprep.publish.repair_status import RepairStatus
 from nodeprep.repair.remediator_client import NoRemediator, RemediatorClient
 from nodeprep.values import Value, replace
 
+LOGGER = logging.getLogger("nodeprep")
 GREETING_SECONDS = 30.0  # seconds for which an answer of the remediator, or its silence, counts
 TRY_AGAIN_SECONDS = 10.0  # seconds until a Lease is asked for again that could not be read or written
 
@@ -83,7 +87,7 @@ class Repairing:
         self._trying: dict[str, float] = {}
         self._greeted_at, self._silent = -inf, ""
         self._asked_at = self._lease_at = -inf  # when the status was asked for, and a Lease
-        self._broke = ""
+        self._broke, self._broke_at = "", -inf
         self._shown: dict[tuple[str, str], Suppression] = {}
         self._counts: Counter[str] = Counter()
         self.due_at = inf  # when there is something to do that nobody announces (CLOCK_BOOTTIME seconds)
@@ -128,7 +132,7 @@ class Repairing:
     def _terms(self, node: RepairNode | None) -> RepairTerms:
         reconciler = self._reconciler
         own = reconciler.settings.agent
-        seen = self._read if self._read is not None else node
+        seen, now = self._read if self._read is not None else node, clock.now()
         return RepairTerms(
             checks=reconciler.checks,
             gates=reconciler.gates(),
@@ -144,7 +148,7 @@ class Repairing:
             drill=reconciler.drill,
             stopped=self._stopped,
             memory=reconciler.memory_trouble,
-            remediator=self._silent or self._broke,
+            remediator=self._silent or (self._broke if now < self._broke_at + GREETING_SECONDS else ""),
             taint="" if reconciler.status is None else reconciler.status.desired.taint_hindrance,
         )
 
@@ -162,11 +166,15 @@ class Repairing:
                 self._set(repair_attempt.after(self._state, report, terms).state)
             case SlotKept(is_kept=True):
                 self._set(repair_attempt.with_renewed_slot(self._state, report.began))
+            case SlotKept():
+                lost = LogEntry("slot-trouble", {"slot": report.name, "message": report.failure}, warning=True)
+                log_lines.tell([lost], LOGGER)
             case SlotReturned(is_returned=True):
                 self._set(replace(self._state, slot="") if self._state.slot == report.name else self._state)
             case Greeting():
                 self._silent, self._greeted_at = report.trouble, terms.clock.now
-        self._broke = f"a fault of nodeprep's own: {report.why}" if isinstance(report, CallBroke) else ""
+        if isinstance(report, CallBroke):
+            self._broke, self._broke_at = f"a fault of nodeprep's own: {report.why}", terms.clock.now
 
     def _hear_approach(self, report: ApproachReport, terms: RepairTerms) -> None:
         if isinstance(report, NodeRead | PodsRead) and report.node is not None:
@@ -308,7 +316,7 @@ class Repairing:
             return
         state, attempt, approach = self._state, self._state.attempt, self._approach
         if attempt is not None:
-            self._trying = {attempt.remedy: self._trying.get(attempt.remedy, attempt.wall)}
+            self._trying = {attempt.remedy: fleet_notes.UNDER_WAY}
         elif approach is not None and approach.pods_at is not None:
             remedy = approach.candidate.remedy.playbook
             self._trying = {remedy: self._trying.get(remedy, terms.clock.wall)}

@@ -61,7 +61,7 @@ def attempts(annotation: str, now: float = 0.0) -> tuple[PastAttempt, ...] | Non
         if not isinstance(rows, list) or len(rows) > ATTEMPTS_LIMIT:
             return None
         return tuple(_attempt(number, row, now) for number, row in enumerate(rows))
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError, RecursionError, OverflowError):
         return None
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from nodeprep.agent_state import AgentState, NodeState
-from nodeprep.decide import active_faults, attempt_note, conditions, gate_readiness, kubernetes_text, taint_toleration
+from nodeprep.decide import (
+    active_faults,
+    attempt_note,
+    attempt_steps,
+    conditions,
+    gate_readiness,
+    kubernetes_text,
+    taint_toleration,
+)
 from nodeprep.decide.attempt_note import ATTEMPTS
 from nodeprep.decide.conditions import AREAS, PREFIX, TRAINING_READY, AgentTrouble, ConditionInputs, NodeCondition
 from nodeprep.decide.drill_notice import DrillNotice
@@ -159,8 +167,12 @@ def _labels(agent_state: AgentState, profiles: tuple[ProfileReadiness, ...], gat
 
 
 def _taints(inputs: ConditionInputs, mode: Mode, gate: GatePolicy) -> tuple[Taint, ...]:
-    """Our taint, if the mode sets it, a gating profile is not ready, and the pods that the node needs tolerate it."""
-    if not _is_taint_due(inputs.profiles, mode) or not inputs.agent_state.taint_tolerated:
+    """Our taint, if the mode sets it, a gating profile is not ready, and the pods that the node needs tolerate it.
+
+    While a remedy runs it stays in any case: it was there when the remedy began, and no job may land here meanwhile.
+    """
+    is_due = _is_taint_due(inputs.profiles, mode) and inputs.agent_state.taint_tolerated
+    if not is_due and not attempt_steps.is_running(inputs.agent_state):
         return ()
     first, _ = inputs.main_fault(inputs.closing_gates)
     value = conditions.state_reason(inputs) if first is None else kubernetes_text.reason(first.reason)

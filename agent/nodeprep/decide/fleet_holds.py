@@ -139,7 +139,8 @@ def _tried_out(
     """Who tries it in vain so far leaves fewer to try, unless it helped somewhere since a human last looked."""
     if any(note.helped.get(remedy, 0.0) > resumed for note in notes.values()):
         return None
-    failed = {other for other, note in notes.items() if note.unhelpful.get(remedy, 0.0) > resumed}
+    since = max(resumed, wall - UNHELPFUL_SECONDS)
+    failed = {other for other, note in notes.items() if note.unhelpful.get(remedy, 0.0) > since}
     own = (min(notes[node].trying.get(remedy, wall), wall), node)
     first = sorted(
         other
@@ -154,7 +155,7 @@ def _tried_out(
 
 def _tries(note: RepairNote, remedy: str, wall: float) -> bool:
     at = note.trying.get(remedy)
-    return at is not None and wall - at < TRYING_SECONDS
+    return at is not None and (at == fleet_notes.UNDER_WAY or wall - at < TRYING_SECONDS)
 
 
 def _resumed(fleet: FleetLease, remedy: str, wall: float) -> float:

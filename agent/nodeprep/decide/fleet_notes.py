@@ -19,6 +19,7 @@ NOTE = "agent.nodeprep.io/repair"  # the annotation, on the Lease of an agent
 NOTE_LIMIT_CHARACTERS = 4096  # of an annotation that is read; ours has some hundreds
 ENTRIES_LIMIT = 32  # of one kind in a note, the newest: faults and remedies are closed sets of some dozens
 KEY_LIMIT_CHARACTERS = 160
+UNDER_WAY = 0.0  # instead of a time: the remedy runs, so no clock says that somebody comes before it
 SKEW_SECONDS = 60.0  # seconds by which clocks of nodes and of people may differ
 FAULT_MEMORY_SECONDS = 2400.0  # for which a fault stays in the note: the window and the hold of fleet_holds
 
@@ -71,7 +72,7 @@ def note(
     """What this agent says now. `faults` are its convictions that close a gate.
 
     `trying` is the remedy that it wants to run, with the time at which it first said so: who says so anew each time
-    would let others pass (`fleet_holds`).
+    would let others pass (`fleet_holds`). For one that runs, the time is UNDER_WAY.
     """
     return RepairNote(
         faults=_faults(state, faults, clock) if serving else {},
@@ -99,7 +100,7 @@ def parsed(annotation: str | None) -> RepairNote:
         if not isinstance(found, dict):
             return UNREADABLE
         return replace(NOTHING_SAID, **{name: _times(found[name]) for name in PARTS if name in found})
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError, RecursionError, OverflowError):  # the last: a number of 400 digits is no float
         return UNREADABLE
 
 

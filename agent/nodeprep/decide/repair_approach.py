@@ -103,6 +103,7 @@ class RepairApproach(Value):
     """One way towards an attempt of this id. Times are CLOCK_BOOTTIME seconds, None before it was seen.
 
     `tainted_at` is when the read began that first showed the taint, `pods_at` and `fleet_at` when those lists began.
+    `open_gate` says why the last read did not show it.
     """
 
     id: str
@@ -115,6 +116,7 @@ class RepairApproach(Value):
     fleet_at: float | None = None
     slot: SlotChoice = SlotChoice()
     slot_until: float = 0.0
+    open_gate: str = ""
 
 
 class ApproachOutcome(Value):
@@ -163,12 +165,11 @@ def went_on(approach: RepairApproach, choice: RepairChoice, terms: RepairTerms) 
     """The approach as time goes by, and as long as its remedy is the one that is chosen."""
     candidate = choice.candidate
     if candidate is None or candidate.key != approach.candidate.key or candidate.serving != approach.candidate.serving:
-        check = approach.candidate.case.check
-        why = next((one for one in choice.suppressed if one.check == check), None)
-        return ApproachOutcome(None, why, approach.slot.name)
+        return ApproachOutcome(None, give_back=approach.slot.name)  # the choice says why, as long as it holds
     now = terms.clock.now
     if approach.step is ApproachStep.TAINT and now - approach.began > TAINT_LIMIT_SECONDS:
-        return _given_up(approach, SuppressionReason.TAINT, "the taint was not confirmed in time", terms)
+        why = approach.open_gate or "the taint was not confirmed in time"
+        return _given_up(approach, SuppressionReason.TAINT, why, terms)
     if approach.step is ApproachStep.SETTLING and now >= settled_at(approach, terms):
         return ApproachOutcome(replace(approach, candidate=candidate, step=ApproachStep.PODS))
     if _is_stale(approach, terms):
@@ -198,8 +199,10 @@ def _after_node(approach: RepairApproach, read: NodeRead, state: AgentState, ter
     stopped = _stopped(approach, read.node, terms)
     if stopped is not None:
         return stopped
-    if repair_gate.hindrance(read.node, state, terms.gate):
-        return ApproachOutcome(replace(approach, read_at=read.began))  # its taint is on its way
+    open_gate = repair_gate.hindrance(read.node, state, terms.gate)
+    if open_gate:  # its taint is on its way
+        why = f"the Node could not be read: {read.failure}" if read.failure else open_gate
+        return ApproachOutcome(replace(approach, read_at=read.began, open_gate=why))
     return ApproachOutcome(replace(approach, step=ApproachStep.SETTLING, read_at=read.began, tainted_at=read.began))
 
 

@@ -34,10 +34,6 @@ WHY_LIMIT_CHARACTERS = 300  # of what the remediator says, which is kept
 STATUS_PERIOD_SECONDS = 1.0  # seconds between two questions for the status
 
 
-LOST = "lost"  # the end of a play of which nobody will say how it ended
-UNHEARD = "unheard"  # the end of an attempt that the remediator does not know
-
-
 class AttemptAction(StrEnum):
     """What is to be done about the attempt now."""
 
@@ -160,7 +156,7 @@ def due(state: AgentState, terms: RepairTerms) -> AttemptResult:
     if step is AttemptStep.VALIDATING:
         return AttemptResult(state, AttemptAction.LOOK)
     if now >= given_up_at(attempt, terms):
-        return AttemptResult(_ended(state, attempt, LOST, terms), AttemptAction.SAVE)
+        return AttemptResult(_ended(state, attempt, repair_budget.LOST, terms), AttemptAction.SAVE)
     return AttemptResult(state, AttemptAction.ASK_STATUS)
 
 
@@ -214,7 +210,7 @@ def _after_status(state: AgentState, attempt: RepairAttempt, report: StatusAnswe
     if report.status == "done":
         return AttemptResult(_ended(state, attempt, report.end, terms), AttemptAction.SAVE)
     if report.status == "unknown" and now - attempt.step_since >= terms.waits.unknown:
-        return AttemptResult(_ended(state, attempt, UNHEARD, terms), AttemptAction.SAVE)
+        return AttemptResult(_ended(state, attempt, repair_budget.UNHEARD, terms), AttemptAction.SAVE)
     return AttemptResult(state)  # silent, or its question may still be on its way
 
 

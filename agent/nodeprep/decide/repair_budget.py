@@ -33,6 +33,10 @@ class AttemptOutcome(StrEnum):
 
 UNCOUNTED = (AttemptOutcome.REFUSED,)
 HELPFUL = (AttemptOutcome.RELEASED, AttemptOutcome.CHANGED)
+LOST = "lost"  # the end of a play of which nobody will say how it ended
+UNHEARD = "unheard"  # the end of an attempt that the remediator does not know
+INTERRUPTED = "interrupted"  # as the remediator says it: somebody cancelled it, or the remediator ended
+UNTOLD_ENDS = (LOST, UNHEARD, INTERRUPTED)  # they say nothing about a remedy
 Fault = tuple[str, str, int | None, str, str]  # check, place, port, reason, remedy
 
 
@@ -100,7 +104,9 @@ def recorded(
     refused: str = "",
     why: str = "",
 ) -> AgentState:
-    """The agent state after an attempt came out so: it is over, and what its remedy disturbed is to be looked at.
+    """The agent state after an attempt came out so: it is over, and what its remedy disturbed is to pass anew.
+
+    A remedy that mends one gate may have broken another, so a gate that it disturbs proves nothing from before.
 
     `refused` says who refused it, and `why` is for people.
     """
@@ -127,9 +133,10 @@ def recorded(
         attempt=None,
         attempts=with_attempt(state.attempts, over, clock),
         disturbed={**state.disturbed, **dict.fromkeys(disturbed, clock.now)},
+        pass_streaks={check: streak for check, streak in state.pass_streaks.items() if check not in disturbed},
         approved=(attempt.approval if ran else "") or state.approved,
-        helped=_noted(state.helped, over, AttemptOutcome.RELEASED),
-        unhelpful=_unhelpful(state.unhelpful, over),
+        helped={**state.helped, over.remedy: over.wall} if outcome in HELPFUL else state.helped,
+        unhelpful=_unhelpful(state.unhelpful, over, is_told=attempt.end not in UNTOLD_ENDS),
         slot=attempt.slot or state.slot,
     )
 
@@ -186,11 +193,11 @@ def _noted(noted: Mapping[str, float], over: PastAttempt, outcome: AttemptOutcom
     return {**noted, over.remedy: over.wall} if over.outcome == outcome else noted
 
 
-def _unhelpful(noted: Mapping[str, float], over: PastAttempt) -> Mapping[str, float]:
-    """What did not help here. A remedy that helps since then is taken out."""
-    if over.outcome == AttemptOutcome.RELEASED:
+def _unhelpful(noted: Mapping[str, float], over: PastAttempt, *, is_told: bool) -> Mapping[str, float]:
+    """What did not help here. A remedy that helps since then is taken out. `is_told`: its play came to its own end."""
+    if over.outcome in HELPFUL:
         return {remedy: at for remedy, at in noted.items() if remedy != over.remedy}
-    return _noted(noted, over, AttemptOutcome.UNRELEASED)
+    return _noted(noted, over, AttemptOutcome.UNRELEASED) if is_told else noted
 
 
 def _until(mine: Sequence[PastAttempt], failed: int, policy: RepairPolicy, clock: BudgetClock) -> float:

@@ -39,7 +39,7 @@ CREATION_FIELDS = (
     "creationTimestamp",
 )  # set at creation, then kept by the API server
 LEASE_DURATION_LIMIT_SECONDS = 3600  # seconds that a slot may be held without being renewed
-CLOCK_SKEW_SECONDS = 60  # seconds by which a node's clock may be ahead of the API server's
+CLOCK_SKEW_SECONDS = 60  # seconds by which a node's clock may differ from the API server's, to either side
 
 
 class ServiceAccount(Value):
@@ -173,6 +173,7 @@ def leases(account: ServiceAccount) -> AdmissionPolicy:
     expires = (
         f"has(object.spec.leaseDurationSeconds) && object.spec.leaseDurationSeconds <= {LEASE_DURATION_LIMIT_SECONDS}"
         f" && timestamp(object.spec.renewTime) <= variables.now + duration('{CLOCK_SKEW_SECONDS}s')"
+        f" && timestamp(object.spec.renewTime) >= variables.now - duration('{CLOCK_SKEW_SECONDS}s')"
     )
     owner = "o.kind == 'Node' && o.name == variables.ownNode"
     free = (

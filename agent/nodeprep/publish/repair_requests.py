@@ -131,7 +131,8 @@ class RepairRequests(Struct):
         with self._connected() as api:
             lease = api.request("GET", self._path(name))
             if not lease.done:
-                return SlotReturned(name, is_returned=lease.status == 404, failure=_why(lease))
+                # Without the Lease or the right to read it there is nothing to give back: its time ends it.
+                return SlotReturned(name, is_returned=lease.status in (403, 404), failure=_why(lease))
             held = fleet_leases.fleet_lease(lease.body)
             if held.holder != self.access.node:
                 return SlotReturned(name, is_returned=True)
