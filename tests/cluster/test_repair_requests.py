@@ -169,6 +169,18 @@ def test_what_another_node_holds_is_neither_kept_nor_given_back(
     assert cluster.call("GET", f"{LEASES}/{slot}")[1]["spec"]["holderIdentity"] == OTHER
 
 
+def test_who_may_not_read_leases_any_more_has_nothing_to_give_back(
+    cluster: Cluster, access: ApiAccess, slot: str
+) -> None:
+    """As where components/repair was removed: the slot's own time ends it, and nobody asks for ever."""
+    who = {"Authorization": f"Bearer {accounts.account(cluster, 'repairs-none', [])}"}
+    without = RepairRequests(replace(access, credential=lambda: who), FleetNote())
+    returned = without.give_back(slot)
+    assert returned.is_returned
+    assert "HTTP 403" in returned.failure
+    assert without.fleet().leases is None
+
+
 def test_a_server_that_is_gone_is_no_answer(access: ApiAccess) -> None:
     gone = RepairRequests(replace(access, peer=replace(access.peer, url="https://127.0.0.1:1")), FleetNote())
     assert gone.node().node is None

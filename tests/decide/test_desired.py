@@ -17,7 +17,7 @@ from nodeprep.decide.fault_confirmation import ConfirmationPolicy
 from nodeprep.decide.gate_readiness import AssignedProfile, Mode, ReadinessPolicy
 from nodeprep.model import Finding, Remedy, Stage, Status
 from nodeprep.values import replace
-from tests.agent_state_values import WAIVED, agent_state, case, check, checks, finding
+from tests.agent_state_values import WAIVED, agent_state, attempt, case, check, checks, finding
 
 NOW = 10_000.0
 PCI, PORT, ENI, PLUGIN, CNI = "pci.driver-bound", "port.state", "eni.up", "plugin.registered", "cni.first"
@@ -281,6 +281,13 @@ TAINTS: list[tuple[AgentState, tuple[AssignedProfile, ...], Mode, tuple[Finding,
     (memory(UNHEALTHY, **WRONG, taint_tolerated=False), (RDMA,), Mode.GATE, FINE, ""),
     (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, (*FINE, OTHERS), TAINTED),
     (memory(UNHEALTHY, **WRONG), (RDMA,), Mode.GATE, (*FINE, OTHERS, DOUBTFUL), ""),
+    # While a remedy runs: it was there when that began, and no mode and no plugin takes it away.
+    *(
+        (memory(NodeState.REPAIRING, **WRONG, attempt=attempt(step)), (RDMA,), mode, found, TAINTED)
+        for step in ("asked", "running")
+        for mode, found in ((Mode.OBSERVE, FINE), (Mode.GATE, (*FINE, INTOLERANT)), (Mode.REPAIR, FINE))
+    ),
+    (memory(NodeState.VALIDATING, **WRONG, attempt=attempt("validating")), (RDMA,), Mode.OBSERVE, FINE, ""),
     (memory(UNHEALTHY, cases=(wrong(reason="bad: value!"),)), (RDMA,), Mode.GATE, FINE, "badvalue"),
     (
         memory(UNHEALTHY, cases=(wrong(), wrong(PCI, port=None, reason="NoDriver"))),

@@ -39,6 +39,11 @@ def tries(node: str, minutes: float = 1.0) -> FleetLease:
     return lease_of(node, trying={REMEDY: WALL - minutes * MINUTE})
 
 
+def runs(node: str) -> FleetLease:
+    """It runs the remedy now: no clock says since when."""
+    return lease_of(node, trying={REMEDY: fleet_notes.UNDER_WAY})
+
+
 HELPED = lease_of("n9", helped={REMEDY: WALL - 9e6})
 BLIND = [lease_of(name, unreadable=True) for name in ("b1", "b2", "b3")]
 RESUMED = {"nodeprep.io/resumed.link_up": "2027-01-15T07:30:00Z"}  # half an hour ago: WALL is 08:00
@@ -89,6 +94,9 @@ HELD: list[tuple[tuple[FleetLease, ...], bool, SuppressionReason | None, str]] =
     (fleet(tries("n2"), tries("n3"), tries("n0", 0.0)), False, R.SLOT, ""),  # of the same moment, by name
     (fleet(tries("n2", 0.0), tries("n3", 0.0), tries("n4", 0.0)), False, None, ""),
     (fleet(tries("n2"), tries("n3"), tries("n4"), HELPED, orders=RESUMED), False, R.SLOT, ""),  # helped long ago
+    (fleet(runs("n2"), runs("n3"), runs("n4")), False, R.SLOT, "tried out on n2, n3, n4"),  # whoever told when
+    (fleet(failed("n2", 1439), failed("n3", 1439), tries("n4")), False, R.SLOT, ""),
+    (fleet(failed("n2", 1441), failed("n3", 1441), failed("n4", 9e5), tries("n5")), False, None, ""),  # days ago
 ]
 
 
@@ -243,6 +251,7 @@ def test_a_note_stays_short() -> None:
 
 UNREADABLE = ["", "{", "[]", "1", '{"faults": []}', '{"faults": {"a": "b"}}', '{"faults": {"a": true}}']
 UNREADABLE += ['{"faults": {"a": NaN}}', '{"faults": {"a": 1e999}}', '{"faults": null}', "[" * 9999, " " * 5000 + "{}"]
+UNREADABLE += [json.dumps({"faults": {"a": 10**400}})]  # which is no float
 UNREADABLE += [json.dumps({"faults": {"a" * 200: 1}}), json.dumps({"helped": {str(n): 1 for n in range(40)}})]
 
 

@@ -110,22 +110,7 @@ def recorded(
 
     `refused` says who refused it, and `why` is for people.
     """
-    over = PastAttempt(
-        id=attempt.id,
-        check=attempt.check,
-        place=attempt.place,
-        port=attempt.port,
-        reason=attempt.reason,
-        remedy=attempt.remedy,
-        boot_id=clock.boot_id,
-        at=clock.now,
-        wall=clock.wall,
-        outcome=outcome.value,
-        refused=refused,
-        why=why,
-        state_before=attempt.state_before,
-        serving=attempt.serving,
-    )
+    over = replace(_over(attempt, outcome, clock), refused=refused, why=why)
     ran = outcome is not AttemptOutcome.REFUSED
     disturbed = [check for check in attempt.disturbs if ran and check != attempt.check]
     return replace(
@@ -164,6 +149,11 @@ def refusal(state: AgentState, case: Case) -> PastAttempt | None:
 
 def cut_off(attempt: RepairAttempt) -> PastAttempt:
     """An attempt of a former boot. It may have brought the boot about, so it counts as a failure."""
+    return _over(attempt, AttemptOutcome.CUT_OFF, BudgetClock(attempt.boot_id, attempt.step_since, attempt.wall))
+
+
+def _over(attempt: RepairAttempt, outcome: AttemptOutcome, at: BudgetClock) -> PastAttempt:
+    """An attempt that is over since that time of that boot."""
     return PastAttempt(
         id=attempt.id,
         check=attempt.check,
@@ -171,10 +161,10 @@ def cut_off(attempt: RepairAttempt) -> PastAttempt:
         port=attempt.port,
         reason=attempt.reason,
         remedy=attempt.remedy,
-        boot_id=attempt.boot_id,
-        at=attempt.step_since,
-        wall=attempt.wall,
-        outcome=AttemptOutcome.CUT_OFF.value,
+        boot_id=at.boot_id,
+        at=at.now,
+        wall=at.wall,
+        outcome=outcome.value,
         state_before=attempt.state_before,
         serving=attempt.serving,
     )
