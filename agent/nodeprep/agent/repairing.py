@@ -226,7 +226,8 @@ class Repairing:
         self._set(result.state)
         if result.action is AttemptAction.SEND_RUN and result.state.attempt is not None:
             self._asked_at = terms.clock.now
-            self._calls.submit(partial(self._remediator.begin, result.state.attempt))
+            begin_by = terms.clock.now + terms.waits.unknown
+            self._calls.submit(partial(self._remediator.begin, result.state.attempt, begin_by))
 
     def _attend(self, terms: RepairTerms) -> None:
         """The attempt as time goes by."""

@@ -60,6 +60,7 @@ RARELY_SECONDS = 600.0  # seconds for what only a human changes, such as a limit
 REFUSAL_MEANINGS: Mapping[RunRefusal, RefusalMeaning] = {
     RunRefusal.VERSION: RefusalMeaning(SuppressionReason.REMEDIATOR, SOON_SECONDS),  # a rollout replaces the pair
     RunRefusal.SEEN: RefusalMeaning(SuppressionReason.REMEDIATOR, RARELY_SECONDS),
+    RunRefusal.LATE: RefusalMeaning(SuppressionReason.REMEDIATOR, SOON_SECONDS),
     RunRefusal.BUSY: RefusalMeaning(SuppressionReason.BUSY, SOON_SECONDS),
     RunRefusal.LEDGER: RefusalMeaning(SuppressionReason.REMEDIATOR, RARELY_SECONDS),
     RunRefusal.REMEDY: RefusalMeaning(SuppressionReason.REMEDIATOR, RARELY_SECONDS),
