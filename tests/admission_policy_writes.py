@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from nodeprep.decide import fleet_holds, fleet_notes, repair_orders, repair_slots
 from nodeprep.decide.desired import TRAINING_READY, GatePolicy
 from tests.api_objects import ago
 
+IMPORTED = time.monotonic()
 NAMES = GatePolicy()
 NODE, OTHER, NAMESPACE = "bound", "other", "nodeprep"
 NODES = "/api/v1/nodes"
@@ -51,6 +54,15 @@ def lease(holder: str | None, renewed: float | None = 0.0, seconds: int | None =
         "leaseDurationSeconds": seconds,
     }
     return {key: value for key, value in told.items() if value is not None}
+
+
+def fresh(body: dict[str, Any]) -> dict[str, Any]:
+    """The body as of now: its time is as far from the present as it was when this module was imported."""
+    told = (body.get("spec") or {}).get("renewTime") if isinstance(body.get("spec"), dict) else None
+    if told is None or told.startswith("9999"):
+        return body
+    at = datetime.fromisoformat(told) + timedelta(seconds=time.monotonic() - IMPORTED)
+    return body | {"spec": body["spec"] | {"renewTime": at.isoformat(timespec="microseconds").replace("+00:00", "Z")}}
 
 
 def entry(*fields: str, manager: str = "none") -> dict[str, Any]:
@@ -231,6 +243,7 @@ DENIED = [
     Write("slot-taken", "given back for another, with the time", slot(lease("", 30)), LASTS),
     Write("slot-taken", "another's, which never ends", slot(lease(NODE)), ENDLESS),
     Write("slot-expiry", "without an end", slot(lease(NODE, seconds=None)), SLOT),
+    Write("slot-expiry", "by a clock that is slow", slot(lease(NODE, 90)), SLOT),
     Write("slot-expiry", "from tomorrow", slot(lease(NODE, -DAY)), SLOT),
     Write("slot-expiry", "for ever", slot(lease(NODE) | {"renewTime": "9999-12-31T23:59:59.000000Z"}), SLOT),
     Write("slot-expiry", "for more than an hour", slot(lease(NODE, seconds=3601)), SLOT),

@@ -40,6 +40,7 @@ from tests.admission_policy_writes import (
     PAUSE,
     SLOT,
     Write,
+    fresh,
     lease,
     node,
     said,
@@ -140,7 +141,7 @@ def enforce_policies(cluster: Cluster) -> None:
 
 
 def tried(send: Send, write: Write) -> Answer:
-    return send(write.method, f"{write.path}?dryRun=All", write.body, write.kind)
+    return send(write.method, f"{write.path}?dryRun=All", fresh(write.body), write.kind)
 
 
 def is_denied(send: Send, write: Write) -> bool:

@@ -41,6 +41,7 @@ from tests.admission_policy_writes import (
     UNTIL,
     WIPED,
     Write,
+    fresh,
     label,
     lease,
     node,
@@ -200,7 +201,7 @@ def test_leases_that_an_agent_may_write(policy_enforced: Cluster, bound: Send) -
     for name, method, path, body, expected in LEASE_WRITES:
         if method == "POST":
             body["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "Node", "name": NODE, "uid": uid}]
-        code, told = bound(method, path, body)
+        code, told = bound(method, path, fresh(body))
         assert code == expected, (name, told)
     assert policy_enforced.call("GET", OVER)[1]["spec"]["holderIdentity"] == NODE
 
