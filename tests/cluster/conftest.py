@@ -20,6 +20,13 @@ def cluster() -> Iterator[Cluster]:
         yield made
 
 
+@pytest.fixture(scope="session")
+def apart() -> Iterator[Cluster]:
+    """A server for agents that repair: they have the fleet's Leases there, of which other tests make others."""
+    with started.cluster() as made:
+        yield made
+
+
 @pytest.fixture(scope="module")
 def shared_node(cluster: Cluster) -> Iterator[Known]:
     """A node whose pods share ENIs, with all its records."""

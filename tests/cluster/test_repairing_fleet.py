@@ -25,6 +25,11 @@ RECORDS = "/var/lib/cni/terway"
 
 
 @pytest.fixture(scope="module")
+def cluster(apart: Cluster) -> Cluster:
+    return apart
+
+
+@pytest.fixture(scope="module")
 def nodes() -> Iterator[list[Node]]:
     with ExitStack() as stack:
         yield [stack.enter_context(checked(Shape(enis=1, pods=1))).node for _ in range(NODES)]

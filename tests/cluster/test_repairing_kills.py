@@ -43,6 +43,11 @@ ROUNDS = [1, pytest.param(19, marks=pytest.mark.prove)]
 KILLS = 19  # of a round: the agent and the remediator at nine steps, the slot before and after it is taken
 
 
+@pytest.fixture(scope="module")
+def cluster(apart: Cluster) -> Cluster:
+    return apart
+
+
 def ready(one: Repaired) -> None:
     """Nothing is left of former kills, and the next fault has its first try."""
     one.mended()

@@ -19,6 +19,11 @@ PORT = 9001
 
 
 @pytest.fixture(scope="module")
+def cluster(apart: Cluster) -> Cluster:
+    return apart
+
+
+@pytest.fixture(scope="module")
 def here() -> Iterator[Checked]:
     with checked(Shape(enis=2, pods=2)) as one:
         yield one
