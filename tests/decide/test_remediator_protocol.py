@@ -43,6 +43,7 @@ def test_each_request_is_read() -> None:
     run = RunRequest(ID, "link_up", {"interface": "eth1"}, check=False, deadline=120.0)
     assert remediator_protocol.parsed(line({"run": RUN})) == run
     assert remediator_protocol.parsed(line({"run": {**RUN, "deadline": 0.5}})).deadline == 0.5  # type: ignore[union-attr]
+    assert remediator_protocol.parsed(line({"run": {**RUN, "begin_by": 7}})).begin_by == 7.0  # type: ignore[union-attr]
 
 
 def run(**changed: object) -> dict[str, object]:
@@ -53,7 +54,12 @@ def without(key: str) -> dict[str, object]:
     return {"run": {name: value for name, value in RUN.items() if name != key}}
 
 
+A_MOMENT = "wanted seconds since the boot, 0 to 1e+09"
 REFUSED: dict[str, tuple[bytes, str]] = {
+    "a time that is none": (line(run(begin_by="soon")), f"run.begin_by: found a string, {A_MOMENT}"),
+    "a time before the boot": (line(run(begin_by=-1)), f"run.begin_by: found another number, {A_MOMENT}"),
+    "a time of 400 digits": (line(run(begin_by=10**400)), f"run.begin_by: found another number, {A_MOMENT}"),
+    "a truth for a time": (line(run(begin_by=True)), f"run.begin_by: found true or false, {A_MOMENT}"),
     "nothing": (b"", "found no JSON object: Expecting value: line 1 column 1 (char 0)"),
     "no UTF-8": (
         b"\xff{}",

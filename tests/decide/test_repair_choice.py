@@ -271,3 +271,11 @@ def test_whatever_is_chosen_may_run(cases: list[Case], mode: Mode, is_new: bool,
     if mode is not Mode.REPAIR or memory or under_way:
         assert len(choice.suppressed) == len(due)
     assert len(choice.suppressed) + (choice.candidate is not None) >= min(len(due), 1)
+
+
+def test_who_is_held_back_again_and_again_asks_ever_more_rarely() -> None:
+    in_use = [repair_refusal.waits(R.IDLE, times, 0.0) for times in range(1, 7)]
+    assert in_use == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
+    assert repair_refusal.waits(R.CORRELATED, 1000, 0.0) == 20.0
+    assert repair_refusal.waits(R.TAINT, 1000, 0.0) == repair_refusal.USUAL_LONGEST_WAIT
+    assert repair_refusal.waits(R.IDLE, 1, 1.0) == 1.0 + repair_refusal.SPREAD, "nodes of a fleet come apart"

@@ -20,6 +20,7 @@ import pytest
 
 import nodeprep
 from nodeprep.decide.remediator_protocol import LINE_BYTES
+from nodeprep.doors import clock
 from nodeprep.repair import remediator_socket
 from tests.rigs import remediator_process
 from tests.rigs.absent import needs_root
@@ -231,6 +232,32 @@ def test_a_remedy_runs_once(tmp_path: Path) -> None:
         "began",
         "done",
     ]
+
+
+def test_what_is_read_too_late_never_begins(tmp_path: Path) -> None:
+    """The process was frozen with the question in its socket: what was proved for it is old by now."""
+    remediator = Remediator(tmp_path, before=NODE)
+    request = remediator_process.run_request(interface="eth7")
+    with remediator.serving() as process:
+        assert (
+            remediator.ask(HELLO, request | {"run": {**request["run"], "begin_by": 1}})[1]["refused"]["reason"]
+            == "late"
+        )
+        with remediator.connected() as peer, peer.makefile("rwb") as lines:
+            lines.write(json.dumps(HELLO).encode() + b"\n")
+            lines.flush()
+            lines.readline()
+            process.send_signal(signal.SIGSTOP)
+            body = {"run": {**request["run"], "begin_by": clock.now() + 0.3}}
+            lines.write(json.dumps(body).encode() + b"\n")
+            lines.flush()
+            time.sleep(0.6)
+            process.send_signal(signal.SIGCONT)
+            told = json.loads(lines.readline())
+        assert told["refused"]["reason"] == "late", told
+        assert "after it was to begin at the latest" in told["refused"]["why"]
+        assert remediator.ask({"status": {"attempt": ID}}) == [{"status": "unknown"}]
+    assert not remediator.ledger.exists() or remediator.records() == []
 
 
 def test_it_asks_by_itself_who_uses_it(tmp_path: Path) -> None:

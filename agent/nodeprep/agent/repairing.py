@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from math import inf
+from random import Random
 from uuid import uuid4
 
 from nodeprep.agent.reconciler import Reconciler
@@ -26,6 +27,7 @@ from nodeprep.decide import (
     repair_attempt,
     repair_budget,
     repair_choice,
+    repair_refusal,
     repair_slots,
 )
 from nodeprep.decide.foreign_maintenance import RepairNode
@@ -43,7 +45,7 @@ from nodeprep.decide.repair_approach import (
 )
 from nodeprep.decide.repair_attempt import AttemptAction, LedgerSaved, RunAnswer, StatusAnswer
 from nodeprep.decide.repair_choice import CandidateKey, RepairChoice, RepairTerms
-from nodeprep.decide.repair_refusal import Suppression
+from nodeprep.decide.repair_refusal import Suppression, SuppressionReason
 from nodeprep.doors import clock
 from nodeprep.publish import log_lines
 from nodeprep.publish.log_lines import LogEntry
@@ -84,6 +86,8 @@ class Repairing:
         self._approach: RepairApproach | None = None
         self._read: RepairNode | None = None  # the Node, by our own last read of this approach
         self._stopped: dict[CandidateKey, Suppression] = {}
+        self._times: dict[CandidateKey, tuple[SuppressionReason, int]] = {}  # how often in a row, for the same reason
+        self._share = Random(requests.access.node if requests is not None else "").random()  # noqa: S311 - spreads a fleet
         self._trying: dict[str, float] = {}
         self._greeted_at, self._silent = -inf, ""
         self._asked_at = self._lease_at = -inf  # when the status was asked for, and a Lease
@@ -102,6 +106,7 @@ class Repairing:
         choice = repair_choice.choose(self._state, terms)
         wanted = {repair_choice.key_of(*one) for one in repair_choice.wanted(self._state, terms)}
         self._stopped = {key: one for key, one in self._stopped.items() if key in wanted}
+        self._times = {key: one for key, one in self._times.items() if key in wanted}
         if self._state.attempt is not None:
             self._attend(terms)
         else:
@@ -186,7 +191,7 @@ class Repairing:
     def _accept(self, outcome: ApproachOutcome) -> None:
         """The approach as it is now. Where it is given up, others have their turn, and its slot is given back."""
         if outcome.suppressed is not None and self._approach is not None:
-            self._stopped[self._approach.candidate.key] = outcome.suppressed
+            self._stop(self._approach.candidate.key, outcome.suppressed)
         self._approach = outcome.approach
         if self._approach is None:
             self._read = None
@@ -194,6 +199,14 @@ class Repairing:
             self._set(replace(self._state, slot=outcome.give_back))
         if outcome.held:
             self._set(replace(self._state, held={**self._state.held, **outcome.held}))
+
+    def _stop(self, key: CandidateKey, why: Suppression) -> None:
+        """Others have their turn, for longer each time: who waits asks the API server for pods and Leases."""
+        last = self._times.get(key)
+        times = last[1] + 1 if last is not None and last[0] is why.reason else 1
+        self._times[key] = why.reason, times
+        wait = self._reconciler.waits.retry * repair_refusal.waits(why.reason, times, self._share)
+        self._stopped[key] = replace(why, until=clock.now() + wait)
 
     # What is to be done.
 
@@ -226,7 +239,8 @@ class Repairing:
         self._set(result.state)
         if result.action is AttemptAction.SEND_RUN and result.state.attempt is not None:
             self._asked_at = terms.clock.now
-            self._calls.submit(partial(self._remediator.begin, result.state.attempt))
+            begin_by = terms.clock.now + terms.waits.unknown
+            self._calls.submit(partial(self._remediator.begin, result.state.attempt, begin_by))
 
     def _attend(self, terms: RepairTerms) -> None:
         """The attempt as time goes by."""

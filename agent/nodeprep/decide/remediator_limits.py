@@ -21,6 +21,7 @@ class RunRefusal(StrEnum):
 
     VERSION = "version"  # the one who asks is of another version
     SEEN = "seen"  # the attempt's id is known
+    LATE = "late"  # the time by which it was to begin is over
     BUSY = "busy"  # something else repairs this node
     LEDGER = "ledger"  # the ledger cannot be read or written
     REMEDY = "remedy"  # no such remedy, or not one that the manifest lists

@@ -21,6 +21,7 @@ ARGUMENT_CHARACTERS = 256
 SHOWN_CHARACTERS = 40  # of what somebody sent, in a message
 TASKS, TASK_CHARACTERS = 32, 200  # of the tasks of an attempt, in an answer
 VERSION_CHARACTERS = 64
+LAST_MOMENT = 1e9  # seconds since a boot: thirty years
 MOST_SECONDS = 3600.0  # of a deadline that can be asked for; the limits of the remediator are lower
 ATTEMPT = Pattern(r"[0-9a-f]{32}")  # uuid4().hex
 REMEDY = Pattern(r"[a-z][a-z0-9_]{0,63}")
@@ -38,13 +39,18 @@ class Hello(Value):
 
 
 class RunRequest(Value):
-    """Run a remedy once. `attempt` is a fresh id, `deadline` in seconds. `check` changes nothing."""
+    """Run a remedy once. `attempt` is a fresh id, `deadline` in seconds. `check` changes nothing.
+
+    `begin_by` is when it must have begun, CLOCK_BOOTTIME seconds: later, nobody knows any more whether the gate is
+    closed. 0 is whenever.
+    """
 
     attempt: str
     remedy: str
     args: Mapping[str, str] = field(default_factory=dict)
     check: bool = False
     deadline: float = 0.0
+    begin_by: float = 0.0
 
 
 class StatusRequest(Value):
@@ -118,6 +124,16 @@ class _Body:
             raise InvalidRequest(f"{self._verb}.{key}: found {number:g}, wanted {words}")
         return number
 
+    def moment(self, key: str) -> float:
+        """A time since the boot, in seconds; 0 if it is left out."""
+        value = self._keys.pop(key, 0.0)
+        words = f"seconds since the boot, 0 to {LAST_MOMENT:g}"
+        if type(value) not in (int, float):
+            raise InvalidRequest(f"{self._verb}.{key}: found {_kind(value)}, wanted {words}")
+        if not 0 <= value <= LAST_MOMENT:
+            raise InvalidRequest(f"{self._verb}.{key}: found another number, wanted {words}")
+        return float(value)
+
     def arguments(self, key: str) -> Mapping[str, str]:
         given: dict[str, Any] = self.take(key, dict, "an object of strings")
         if len(given) > ARGUMENTS:
@@ -151,6 +167,7 @@ def _run(body: _Body) -> RunRequest:
         body.arguments("args"),
         body.take("check", bool, "true or false"),
         body.seconds("deadline"),
+        body.moment("begin_by"),
     )
     body.end()
     return request

@@ -60,6 +60,7 @@ RARELY_SECONDS = 600.0  # seconds for what only a human changes, such as a limit
 REFUSAL_MEANINGS: Mapping[RunRefusal, RefusalMeaning] = {
     RunRefusal.VERSION: RefusalMeaning(SuppressionReason.REMEDIATOR, SOON_SECONDS),  # a rollout replaces the pair
     RunRefusal.SEEN: RefusalMeaning(SuppressionReason.REMEDIATOR, RARELY_SECONDS),
+    RunRefusal.LATE: RefusalMeaning(SuppressionReason.REMEDIATOR, SOON_SECONDS),
     RunRefusal.BUSY: RefusalMeaning(SuppressionReason.BUSY, SOON_SECONDS),
     RunRefusal.LEDGER: RefusalMeaning(SuppressionReason.REMEDIATOR, RARELY_SECONDS),
     RunRefusal.REMEDY: RefusalMeaning(SuppressionReason.REMEDIATOR, RARELY_SECONDS),
@@ -71,6 +72,17 @@ REFUSAL_MEANINGS: Mapping[RunRefusal, RefusalMeaning] = {
     RunRefusal.IN_USE: RefusalMeaning(SuppressionReason.IDLE, IN_USE_SECONDS),
     RunRefusal.DOUBT: RefusalMeaning(SuppressionReason.IDLE, IN_USE_SECONDS),
 }
+# The longest wait until what others hold back is approached again, in first waits (30 s as shipped). What is held or is
+# on several nodes stays so for half an hour or until a human comes; a slot and a pod may be gone in minutes.
+LONGEST_WAITS: Mapping[SuppressionReason, float] = {
+    SuppressionReason.CORRELATED: 20.0,
+    SuppressionReason.HELD: 20.0,
+    SuppressionReason.PAUSED: 4.0,
+    SuppressionReason.SLOT: 10.0,
+    SuppressionReason.IDLE: 10.0,
+}
+USUAL_LONGEST_WAIT = 4.0
+SPREAD = 0.25  # share of a wait by which nodes differ, so that a fleet that failed together does not ask together
 # Why the agent itself did not ask the remediator, though the attempt was to begin.
 UNSAVED, UNSENT = "unsaved", "unsent"
 OWN_MEANINGS: Mapping[str, RefusalMeaning] = {
@@ -78,6 +90,15 @@ OWN_MEANINGS: Mapping[str, RefusalMeaning] = {
     UNSENT: RefusalMeaning(SuppressionReason.REMEDIATOR, SOON_SECONDS),  # nobody listens at its socket
 }
 UNKNOWN_REFUSAL = RefusalMeaning(SuppressionReason.REMEDIATOR, RARELY_SECONDS)  # of a newer remediator
+
+
+def waits(reason: SuppressionReason, times: int, share: float) -> float:
+    """How many first waits pass until a remedy that was held back so often in a row is approached again.
+
+    Each wait is twice the one before. `share` is of the node, 0 to 1.
+    """
+    longest = LONGEST_WAITS.get(reason, USUAL_LONGEST_WAIT)
+    return min(2.0 ** min(max(times, 1) - 1, 10), longest) * (1.0 + SPREAD * share)
 
 
 def meaning(refused: str) -> RefusalMeaning:

@@ -7,6 +7,7 @@ this boot may serve jobs, and takes one of few. A new node serves nobody yet, an
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterable
 
 from nodeprep.agent_state import AgentState, NodeState
@@ -57,7 +58,7 @@ def names(policy: RepairPolicy, *, serving: bool) -> tuple[str, ...]:
 
 
 def choice(leases: Iterable[FleetLease], node: str, policy: RepairPolicy, wall: float, *, serving: bool) -> SlotChoice:
-    """The slot that this node holds, else the first that is free or whose time is over."""
+    """The slot that this node holds, else one that is free or whose time is over."""
     found = {lease.name: lease for lease in leases}
     wanted = names(policy, serving=serving)
     there = [found[name] for name in wanted if name in found]
@@ -66,7 +67,8 @@ def choice(leases: Iterable[FleetLease], node: str, policy: RepairPolicy, wall: 
     own = next((lease for lease in there if lease.holder == node), None)
     if own is not None:
         return SlotChoice(own.name, own.version, is_own=True)
-    free = next((lease for lease in there if is_free(lease, wall)), None)
+    start = zlib.crc32(node.encode()) % len(there)  # of many that ask at once few want the same
+    free = next((lease for lease in (*there[start:], *there[:start]) if is_free(lease, wall)), None)
     if free is not None:
         return SlotChoice(free.name, free.version)
     holders = ", ".join(sorted({lease.holder for lease in there}))

@@ -150,6 +150,7 @@ class Remediator:
             raise RefusedRun(RunRefusal.VERSION, words)
         if self._ledger.record(request.attempt) is not None:
             raise RefusedRun(RunRefusal.SEEN, f"attempt {request.attempt} has begun before")
+        _hold_time(request)
         if self._running is not None:
             raise RefusedRun(RunRefusal.BUSY, f"{self._running.record.remedy} runs: one at a time")
         header = self._headers.get(request.remedy)
@@ -171,6 +172,12 @@ class Remediator:
         except OSError as error:
             words = f"{error.filename}: {error.strerror}; nothing runs that the ledger cannot keep"
             raise RefusedRun(RunRefusal.LEDGER, words) from error
+        try:
+            _hold_time(request)  # a disk that hangs may have taken long
+        except RefusedRun as late:
+            why = f"{late.reason}: {late}"
+            self._write_end(replace(record, at=clock.wall(), state=repair_history.REFUSED, why=why[:WORDS]))
+            raise
         try:
             process = self._started(header, request)
         except OSError as error:
@@ -340,3 +347,11 @@ def status_of(record: RepairRecord) -> Mapping[str, Any]:
         "seconds": record.seconds,
         "why": why[:WORDS],
     }
+
+
+def _hold_time(request: RunRequest) -> None:
+    """Raise RefusedRun where it is too late to begin."""
+    late = clock.now() - request.begin_by
+    if request.begin_by and late > 0:
+        words = f"found it {late:.0f} s after it was to begin at the latest: what was proved for it is old"
+        raise RefusedRun(RunRefusal.LATE, words)

@@ -65,9 +65,13 @@ class RemediatorClient:
     def require_ansible(self) -> None:
         """The remediator has its own, and says so where it is missing."""
 
-    def begin(self, attempt: RepairAttempt) -> RunAnswer:
-        """Ask once to run an attempt of the agent. What was lost on the way is no refusal: it may have begun."""
-        run = {"remedy": attempt.remedy, "args": dict(attempt.args), "check": False, "deadline": attempt.deadline}
+    def begin(self, attempt: RepairAttempt, begin_by: float) -> RunAnswer:
+        """Ask once to run an attempt of the agent, which begins until `begin_by` (CLOCK_BOOTTIME seconds) or never.
+
+        What was lost on the way is no refusal: it may have begun.
+        """
+        words = {"remedy": attempt.remedy, "args": dict(attempt.args), "check": False}
+        run = {**words, "deadline": attempt.deadline, "begin_by": begin_by}
         is_sent = False
         try:
             with _Connection(self._path) as connection:
