@@ -13,6 +13,8 @@ from tests.rigs.absent import cannot_start
 from tests.rigs.cluster import Cluster
 from tests.rigs.guest import Guest
 
+REPAIRED = ("test_remediator_guest", "test_repair_drills")  # modules whose guest has a remediator
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
@@ -26,7 +28,7 @@ def new_guest(image: Callable[[str], Path], request: pytest.FixtureRequest) -> I
     try:
         cluster, taint = Cluster(controllers=True), "nodeprep.io/bootstrap=:NoSchedule"
         archives = [rdma_plugin.image(), image("good"), image("failing")]
-        if any(test.path.stem == "test_remediator_guest" for test in request.session.items):
+        if any(test.path.stem in REPAIRED for test in request.session.items):
             archives.append(image("repair"))
         with cluster, Guest(cluster, "guest", taints=[taint], images=archives) as guest:
             yield guest
