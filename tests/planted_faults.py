@@ -119,15 +119,15 @@ FAULTS = (
     ),
     Planted(
         "the first look after a remedy convicts",
-        "decide/repair_budget.py",
-        "disturbed={**state.disturbed, **dict.fromkeys(disturbed, clock.now)},",
+        "decide/repair_validation.py",
+        "disturbed={**state.disturbed, **dict.fromkeys(disturbed, now)},",
         "disturbed=state.disturbed,",
     ),
     Planted(
         "a repaired case is looked at by its periods",
         "decide/repair_validation.py",
-        "wanted[kind] = since if last < since else max(last + LOOK_PERIOD_SECONDS, since)",
-        "wanted[kind] = last + 60.0",
+        "at = since if last < since else max(last + period, since)",
+        "at = last + 60.0",
     ),
     Planted(
         "after a remedy one pass opens a gate",

@@ -97,7 +97,8 @@ class RepairAttempt(Value):
     `boot_id`, `wall` is when it began, seconds since 1970. `deadline` are the seconds that the play may take.
     `serving`: the node had been Ready in that boot. `disturbs` are checks that the remedy may make fail. `slot` is the
     Lease that the node holds for it, `slot_until` when that ends unless it is renewed. `state_before` is that of the
-    node. `approval` is the one that it uses, "" if it needs none. `end` is how the play ended, "" before.
+    node, and `state_since` since when. `approval` is the one that it uses, "" if it needs none. `end` is how the play
+    ended, "" before.
     """
 
     id: str
@@ -120,6 +121,7 @@ class RepairAttempt(Value):
     approval: str = ""
     heard_at: float = 0.0
     end: str = ""
+    state_since: float = 0.0
 
     @property
     def subject(self) -> Subject:
@@ -147,6 +149,7 @@ class PastAttempt(Value):
     why: str = ""
     state_before: str = ""
     serving: bool = True
+    state_since: float = 0.0
 
 
 class AgentState(Value):

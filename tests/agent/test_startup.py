@@ -79,3 +79,16 @@ def test_what_a_version_left_that_did_not_know_it_is_not_believed(
 def test_what_this_version_left_is_believed() -> None:
     left = replace(READY, version=__version__, unproven_until={"port.gid": 900.0}, intolerant={SET: 50.0})
     assert startup.still_true(left, __version__, NOW) is left
+
+
+@pytest.mark.parametrize(
+    ("kept", "forgetful"), [(None, True), (AgentState("boot"), True), (AgentState("boot", "u1"), False)]
+)
+def test_a_memory_that_never_heard_its_node_has_what_that_kept_yet_to_come(
+    kept: AgentState | None, tmp_path: Path, *, forgetful: bool
+) -> None:
+    """A start without a memory saves one at once, and may be killed before it hears what was tried on this node."""
+    store = Store(str(tmp_path), str(tmp_path / "spare"))
+    if kept is not None:
+        state_file.save(store, kept)
+    assert startup.start(store, str(tmp_path), "boot", 50.0).forgetful is forgetful

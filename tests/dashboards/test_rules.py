@@ -465,11 +465,14 @@ def somebody_wants_it_so() -> Story:
     return told
 
 
+LINK_UP_RUNS = {"remedy": "link_up", "check": "port.state", "step": "running"}
+RUNNING = '{remedy="link_up", check="port.state", step="running"}'
 SINGLE = [
     # alert, series, its value, minutes until it fires, its own labels
     ("NodeprepTaintWithheld", "nodeprep_taint_ok", 0, 5, {}),
     ("NodeprepAwaitsHuman", 'nodeprep_state{state="AwaitingHuman"}', 1, 1, {"state": "AwaitingHuman"}),
     ("NodeprepRepairBudgetSpent", suppressed("budget"), 1, 5, held_back("budget")),
+    ("NodeprepRepairHangs", f"nodeprep_repair_step{RUNNING}", 1, 30, LINK_UP_RUNS),
     ("NodeprepGateFiles", "nodeprep_gate_files_ok", 0, 1, {}),
     ("NodeprepNodeNotWritten", "nodeprep_node_ok", 0, 5, {}),
     ("NodeprepStateFileNotKept", "nodeprep_state_file_ok", 0, 5, {}),
@@ -494,14 +497,15 @@ SINGLE = [
 
 
 def single(alert: str, name: str, value: float, after: int, labels: dict[str, str]) -> Story:
-    told = Story(f"{alert} alone, until it is mended", 50)
+    mended = max(30, 10 + after + 5)
+    told = Story(f"{alert} alone, until it is mended", mended + 20)
     told.node("a")
     one = told.node("b")
-    one.says(name, value, 10, 30)
-    one.says(name, None if value == 1 and "{" in name else 1 - value, 30)
+    one.says(name, value, 10, mended)
+    one.says(name, None if value == 1 and "{" in name else 1 - value, mended)
     told.silent(0, 10 + after - 1)
-    told.fires([Firing(alert, one, labels=labels)], 10 + after, 29)
-    told.silent(30)
+    told.fires([Firing(alert, one, labels=labels)], 10 + after, mended - 1)
+    told.silent(mended)
     return told
 
 

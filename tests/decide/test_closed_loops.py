@@ -75,6 +75,11 @@ def runs(step: str = "running", ago: float = 5.0, **different: Any) -> AgentStat
     return replace(proven(), attempt=attempt(step, **given))
 
 
+def played() -> AgentState:
+    """That node, and the play of link_up is over since NOW."""
+    return repair_attempt.after(runs(), StatusAnswer(ID, "done", "done"), terms()).state
+
+
 # 1. What a remedy disturbs latches, and a latch calls a human.
 
 
@@ -88,27 +93,49 @@ def test_1_the_damage_of_the_remedy_itself_does_not_latch(step: str) -> None:
 
 
 def test_1_nor_does_it_in_the_first_look_afterwards() -> None:
-    """Guard: `disturbed` of `repair_budget.recorded`. The look compares with one from before the play."""
-    state = look(runs("validating"), NOW)
-    for at in (NOW + 12, NOW + 31):
-        state = look(state, at)
-    assert (state.attempt, state.state) == (None, NodeState.BOOTSTRAP)
-    state = look(state, NOW + 32, finding(FLAP, reason="WentDown"))
+    """Guard: `disturbed` of `repair_validation.played`. The look compares with one from before the play."""
+    state = replace(played(), attempt=None)
+    state = look(state, NOW + 1, finding(FLAP, reason="WentDown"))
     assert ([case for case in state.cases if case.check == FLAP], state.disturbed) == ([], {})
-    state = look(state, NOW + 33, finding(FLAP, reason="WentDown"))
+    state = look(state, NOW + 2, finding(FLAP, reason="WentDown"))
     assert [case.convicted for case in state.cases if case.check == FLAP] == [True]  # and what fails then is a fault
 
 
+def test_1_nor_does_it_before_the_case_was_judged() -> None:
+    """Guard: `repair_validation.excused`. A link that was set up trains for up to a minute."""
+    state = look(played(), NOW + 1)
+    for at in (NOW + 2, NOW + 12):
+        state = look(state, at, finding(FLAP, reason="WentDown"))
+        assert [case.check for case in state.cases] == [PORT]
+        assert not state.pass_streaks[FLAP].passes
+    for at in (NOW + 22, NOW + 31):
+        state = look(state, at)
+    assert (state.attempt, state.state) == (None, NodeState.BOOTSTRAP)
+    state = look(state, NOW + 32, finding(FLAP, reason="WentDown"))
+    assert [case.convicted for case in state.cases if case.check == FLAP] == [True]
+
+
+def test_1_a_fault_that_was_there_before_does_not_pass_by_looks_that_are_left_out() -> None:
+    """Guard: of an excused check a conviction of before the play is judged as ever."""
+    before = wrong(None, check=FLAP, reason="WentDown", looks=())
+    state = played()
+    state = look(replace(state, cases=(*state.cases, before)), NOW + 1)
+    for at in (NOW + 2, NOW + 12):
+        state = look(state, at)
+    state = look(state, NOW + 20, finding(FLAP, reason="WentDown"))
+    for at in (NOW + 21, NOW + 32):
+        state = look(state, at)
+    assert [case.passes for case in state.cases if case.check == FLAP] == [2], "counted anew since it failed"
+
+
 def test_1_a_gate_that_it_disturbed_passes_anew_before_the_node_is_open() -> None:
-    """Guard: `recorded` takes what these gates have proven. A remedy that mends one may have broken another."""
-    state = look(runs("validating"), NOW)
-    for at in (NOW + 12, NOW + 31):
+    """Guard: `played` takes what these gates have proven. A remedy that mends one may have broken another."""
+    state = look(played(), NOW + 1)
+    for at in (NOW + 2, NOW + 12, NOW + 22, NOW + 31):
         state = look(state, at)
     assert [one.outcome for one in state.attempts] == ["released"]
-    for at in (NOW + 32, NOW + 33, NOW + 50):
-        state = look(state, at)
-        assert state.state is NodeState.BOOTSTRAP
-    assert look(state, NOW + 70).state is NodeState.READY
+    assert state.state is NodeState.BOOTSTRAP, "its passes count from the second look on"
+    assert look(state, NOW + 32).state is NodeState.READY, "and beside those of the case: nobody waits twice"
 
 
 def test_1_it_is_no_pass_either() -> None:
@@ -128,7 +155,7 @@ MENDABLE = [one for one in ALL_CHECKS.values() if one.remedies and one.severity 
 @pytest.mark.parametrize("one", MENDABLE, ids=lambda one: one.id)
 def test_2_each_mendable_check_can_pass_three_times_within_the_limit(one: Any) -> None:
     """Guard: `repair_validation.wanted_facts`, which asks for all facts at once and then each 10 s, records too."""
-    state = unhealthy(attempt=attempt("validating", check=one.id, step_since=NOW))
+    state = unhealthy(attempt=attempt("validating", check=one.id, disturbs=(), step_since=NOW))
     facts = {fact.kind: fact for fact in FACTS}
     begun = dict.fromkeys(look_schedule.observed_facts(one), NOW - 1.0)  # all were looked at just before
     passes: list[CheckObservation] = []
@@ -152,7 +179,7 @@ def test_2_each_mendable_check_can_pass_three_times_within_the_limit(one: Any) -
 
 def test_3_only_the_own_case_is_judged() -> None:
     """Guard: `repair_validation._outcome` asks nothing of other gates."""
-    state = runs("validating")
+    state = played()
     for at in (NOW, NOW + 12, NOW + 24, NOW + 36):
         state = look(state, at, finding(PLUGIN, place="rdma/hca", port=None))
     assert state.state is NodeState.BOOTSTRAP

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodeprep.agent_state import AgentState, BlindSince, Case, NodeState, PassStreak
+from nodeprep.agent_state import AgentState, BlindSince, Case, NodeState, PassStreak, PastAttempt
 from nodeprep.decide import fault_confirmation, gate_readiness
 from nodeprep.decide.gate_readiness import AssignedProfile, ReadinessPolicy
 from nodeprep.decide.state_table import TABLE
@@ -136,6 +136,24 @@ def test_follows(
     assert after.since == (NOW if to is not start else before.since)
     fails = any(case.convicted for case in holds.get("cases", ()))
     assert bool(after.why) == (to is not start or (start is NodeState.UNHEALTHY and fails))
+
+
+REFUSED_RUN = past("refused", state_before="Bootstrap", state_since=NOW - 3000.0)
+SINCES = [
+    (REFUSED_RUN, NOW - 3000.0),
+    (replace(REFUSED_RUN, outcome="unreleased"), NOW),  # something happened here
+    (replace(REFUSED_RUN, state_before="Unhealthy"), NOW),  # it is another state now
+    (replace(REFUSED_RUN, boot_id="of another boot"), NOW),
+    (replace(REFUSED_RUN, state_since=NOW + 1.0), NOW),
+    (replace(REFUSED_RUN, state_since=0.0), NOW),  # of a version that did not note it
+]
+
+
+@pytest.mark.parametrize(("last", "since"), SINCES)
+def test_a_remedy_that_was_refused_does_not_begin_the_time_of_a_state_anew(last: PastAttempt, since: float) -> None:
+    """A new node whose remedy is refused again and again would else never call a human."""
+    before = memory(VALIDATING, **{**MENDABLE, "pass_streaks": {}, "attempts": (last,)})
+    assert (then(before, RDMA).state, then(before, RDMA).since) == (BOOTSTRAP, since)
 
 
 def test_every_row_of_the_table_is_walked_by_a_row_here() -> None:

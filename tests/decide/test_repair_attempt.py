@@ -8,7 +8,7 @@ import pytest
 
 from nodeprep import state_file
 from nodeprep.agent import state_writer
-from nodeprep.agent_state import AgentState
+from nodeprep.agent_state import AgentState, PassStreak
 from nodeprep.decide import attempt_steps, gate_readiness, repair_attempt
 from nodeprep.decide.attempt_steps import AttemptStep
 from nodeprep.decide.repair_attempt import (
@@ -126,6 +126,16 @@ def test_as_long_as_the_remediator_says_that_it_runs_it_does() -> None:
     assert stands(repair_attempt.due(heard, terms(NOW + 1)).state) == "validating lost"
 
 
+def test_what_a_remedy_disturbed_passes_anew_once_its_play_is_over() -> None:
+    streaks = {check: PassStreak(3, 1.0, 40.0, proven=True) for check in ("port.flap", "port.state", "eni.up")}
+    state = replace(at("running"), pass_streaks=streaks)
+    ended = repair_attempt.after(state, StatusAnswer("a" * 32, "done", "done"), terms()).state
+    assert dict(ended.disturbed) == {"port.flap": NOW, "counter.physical": NOW}
+    assert ended.pass_streaks.keys() == {"port.state", "eni.up"}, "its own case has passes of its own"
+    refused = repair_attempt.after(state, StatusAnswer("a" * 32, "done", refused="in-use"), terms()).state
+    assert (dict(refused.disturbed), refused.pass_streaks) == ({}, streaks), "nothing ran"
+
+
 def test_what_was_seen_before_the_end_of_the_play_is_forgotten() -> None:
     after = repair_attempt.after(at("running"), StatusAnswer(ID, "done", "done"), terms()).state
     (case,) = after.cases
@@ -219,6 +229,17 @@ RENEWALS = [(180.0, False), (120.1, False), (119.9, True), (-5.0, True)]
 def test_a_slot_is_renewed_each_minute(left: float, *, renews: bool) -> None:
     assert repair_attempt.renews_slot(attempt(slot_until=NOW + left), NOW) is renews
     assert not repair_attempt.renews_slot(attempt(slot="", slot_until=NOW + left), NOW)
+
+
+HUNG = 120 + repair_attempt.HUNG_SECONDS  # the deadline and as long again as nobody may need
+SINCE = [("asked", HUNG, True), ("running", HUNG, True), ("running", HUNG + 1, False), ("validating", HUNG + 1, True)]
+
+
+@pytest.mark.parametrize(("step", "ago", "renews"), SINCE)
+def test_a_play_that_hangs_loses_its_slot(step: str, ago: float, *, renews: bool) -> None:
+    """What hangs in the kernel says for ever that it runs. Other nodes are mended meanwhile."""
+    one = attempt(step, step_since=NOW - ago, slot_until=NOW, heard_at=NOW)
+    assert repair_attempt.renews_slot(one, NOW) is renews
 
 
 def test_a_renewed_slot_lasts_as_long_as_a_new_one() -> None:

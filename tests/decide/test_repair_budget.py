@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeprep.agent_state import PassStreak, PastAttempt
+from nodeprep.agent_state import PastAttempt
 from nodeprep.decide import fault_confirmation, repair_budget
 from nodeprep.decide.repair_budget import AttemptOutcome
 from nodeprep.decide.repair_policy import RepairPolicy
@@ -106,25 +106,23 @@ def test_the_node_is_spent_when_every_mendable_fault_is() -> None:
 
 
 RECORDED = [
-    # outcome, helped, unhelpful, disturbed, the approval used
-    (AttemptOutcome.RELEASED, {"link_up": WALL}, {}, {"port.flap", "counter.physical"}, "mine"),
-    (AttemptOutcome.CHANGED, {"link_up": WALL}, {}, {"port.flap", "counter.physical"}, "mine"),
-    (AttemptOutcome.UNRELEASED, {}, {"link_up": WALL}, {"port.flap", "counter.physical"}, "mine"),
-    (AttemptOutcome.CUT_OFF, {}, {}, {"port.flap", "counter.physical"}, "mine"),
-    (AttemptOutcome.REFUSED, {}, {}, set(), "before"),
+    # outcome, helped, unhelpful, the approval used
+    (AttemptOutcome.RELEASED, {"link_up": WALL}, {}, "mine"),
+    (AttemptOutcome.CHANGED, {"link_up": WALL}, {}, "mine"),
+    (AttemptOutcome.UNRELEASED, {}, {"link_up": WALL}, "mine"),
+    (AttemptOutcome.CUT_OFF, {}, {}, "mine"),
+    (AttemptOutcome.REFUSED, {}, {}, "before"),
 ]
 
 
-@pytest.mark.parametrize(("outcome", "helped", "unhelpful", "disturbed", "approved"), RECORDED)
-def test_an_end_is_recorded(
-    outcome: AttemptOutcome, helped: Any, unhelpful: Any, disturbed: set[str], approved: str
-) -> None:
+@pytest.mark.parametrize(("outcome", "helped", "unhelpful", "approved"), RECORDED)
+def test_an_end_is_recorded(outcome: AttemptOutcome, helped: Any, unhelpful: Any, approved: str) -> None:
     state = unhealthy(wrong(), attempt=attempt("validating", approval="mine"), approved="before")
     after = repair_budget.recorded(
         state, attempt("validating", approval="mine"), outcome, clock(), refused="word", why="words"
     )
     assert after.attempt is None
-    assert (after.helped, after.unhelpful, set(after.disturbed)) == (helped, unhelpful, disturbed)
+    assert (after.helped, after.unhelpful) == (helped, unhelpful)
     assert (after.approved, after.slot) == (approved, "nodeprep-slot-0")
     (one,) = after.attempts
     assert (one.outcome, one.at, one.wall, one.state_before) == (outcome, NOW, WALL, "Unhealthy")
@@ -137,15 +135,6 @@ def test_a_run_of_which_nobody_told_the_end_says_nothing_about_its_remedy(end: s
     run = attempt("validating", end=end)
     after = repair_budget.recorded(unhealthy(attempt=run), run, AttemptOutcome.UNRELEASED, clock())
     assert (after.unhelpful, [one.outcome for one in after.attempts]) == ({}, ["unreleased"])
-
-
-def test_what_a_remedy_disturbed_passes_anew() -> None:
-    run = attempt("validating", disturbs=("port.flap",))
-    streaks = {check: PassStreak(3, 1.0, 40.0) for check in ("port.flap", "port.state")}
-    state = unhealthy(attempt=run, pass_streaks=streaks)
-    assert repair_budget.recorded(state, run, AttemptOutcome.RELEASED, clock()).pass_streaks.keys() == {"port.state"}
-    refused = repair_budget.recorded(state, run, AttemptOutcome.REFUSED, clock())
-    assert refused.pass_streaks.keys() == streaks.keys()
 
 
 def test_a_remedy_that_helps_again_is_not_unhelpful() -> None:

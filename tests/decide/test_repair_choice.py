@@ -14,7 +14,7 @@ from nodeprep.decide.desired import GatePolicy
 from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.decide.driver_owner import DriverFamily
 from nodeprep.decide.gate_readiness import Mode
-from nodeprep.decide.remediator_limits import RunRefusal
+from nodeprep.decide.remediator_limits import RemediatorLimits, RunRefusal
 from nodeprep.decide.remedy_header import SafetyClass
 from nodeprep.decide.repair_choice import RepairChoice, RepairTerms
 from nodeprep.decide.repair_policy import RepairPolicy, RepairWaits
@@ -39,8 +39,8 @@ def told(state: AgentState, given_terms: RepairTerms) -> list[str]:
     return chosen + [f"{one.reason}: {one.check}" for one in choice.suppressed]
 
 
-def refused(word: str, ago: float) -> AgentState:
-    return unhealthy(wrong(), attempts=(past("refused", refused=word, at=NOW - ago),))
+def refused(word: str, ago: float, stood: float = 100.0) -> AgentState:
+    return unhealthy(wrong(ago=stood), attempts=(past("refused", refused=word, at=NOW - ago),))
 
 
 R = SuppressionReason
@@ -81,6 +81,19 @@ ROWS: list[tuple[AgentState, dict[str, Any], SuppressionReason | None, str]] = [
     (unhealthy(wrong(), attempts=(past("changed", at=NOW),)), {}, None, ""),
     (refused("in-use", 100.0), {}, R.IDLE, "the remediator refused it (in-use)"),
     (refused("in-use", 120.0), {}, None, ""),
+    (refused("in-use", 150.0, stood=400.0), {}, R.IDLE, "is asked again in 50 s"),  # after half of its age
+    (refused("in-use", 200.0, stood=400.0), {}, None, ""),
+    (refused("in-use", 3599.0, stood=86400.0), {}, R.IDLE, "is asked again in 1 s"),  # an hour at most
+    (refused("doubt", 3600.0, stood=86400.0), {}, None, ""),
+    (refused("version", 60.0, stood=86400.0), {}, None, ""),  # a rollout is over soon, however long it fails
+    (refused("attempts", 30.0), {}, R.REMEDIATOR, "(attempts)"),  # nobody's tries are spent
+    (refused("day", 30.0), {}, R.BUDGET, "(day)"),
+    (
+        unhealthy(wrong(), attempts=tuple(past(place="mlx5_9", at=NOW) for _ in range(24))),
+        {},
+        R.BUDGET,
+        "24 attempts of all faults in 24 hours, wanted at most 24: look",
+    ),
     (refused("version", 30.0), {}, R.REMEDIATOR, "(version)"),
     (refused("a newer word", 599.0), {}, R.REMEDIATOR, "(a newer word)"),
     (refused("a newer word", 600.0), {}, None, ""),
@@ -278,4 +291,16 @@ def test_who_is_held_back_again_and_again_asks_ever_more_rarely() -> None:
     assert in_use == [1.0, 2.0, 4.0, 8.0, 10.0, 10.0]
     assert repair_refusal.waits(R.CORRELATED, 1000, 0.0) == 20.0
     assert repair_refusal.waits(R.TAINT, 1000, 0.0) == repair_refusal.USUAL_LONGEST_WAIT
-    assert repair_refusal.waits(R.IDLE, 1, 1.0) == 1.0 + repair_refusal.SPREAD, "nodes of a fleet come apart"
+    assert repair_refusal.waits(R.IDLE, 1, 1.0) == 1.0 + repair_refusal.WAIT_SPREAD_SHARE, "nodes of a fleet come apart"
+
+
+def test_eight_devices_in_use_all_day_leave_the_other_remedies_their_attempts() -> None:
+    """The remediator has 240 attempts a day, and each question about a device in use is one."""
+    asked, at, state = 0, NOW, unhealthy(wrong())
+    while at < NOW + 86400.0:
+        choice = repair_choice.choose(state, terms(at))
+        if choice.candidate is not None:
+            asked += 1
+            state = replace(state, attempts=(past("refused", refused="in-use", at=at, wall=terms(at).clock.wall),))
+        at += 30.0
+    assert 24 <= asked <= RemediatorLimits().attempts / 8 + 5

@@ -124,8 +124,13 @@ COUNTS: list[tuple[AgentState, dict[str, CheckObservation], set[str]]] = [
     # state, looks, those that count
     (unhealthy(), LOOKS, {"port.state", "port.flap", "plugin.sockets"}),
     *((unhealthy(attempt=attempt(step)), LOOKS, {"plugin.sockets"}) for step in ("ledger", "asked", "running", "odd")),
-    (unhealthy(attempt=attempt("validating", step_since=NOW)), LOOKS, {"port.state", "plugin.sockets"}),
+    (unhealthy(attempt=attempt("validating", step_since=NOW)), LOOKS, {"port.state", "port.flap", "plugin.sockets"}),
     (unhealthy(attempt=attempt("validating", step_since=NOW)), {"port.state": OLD}, set()),
+    (
+        unhealthy(attempt=attempt("validating", step_since=NOW), disturbed={"port.flap": NOW}),
+        LOOKS,
+        {"port.state", "plugin.sockets"},
+    ),
     (unhealthy(disturbed={"port.flap": NOW}), LOOKS, {"port.state", "plugin.sockets"}),
     (unhealthy(disturbed={"port.flap": NOW + 9}), LOOKS, {"port.state", "plugin.sockets"}),
 ]
@@ -156,6 +161,22 @@ def test_one_look_after_the_end_settles_a_check(looks: dict[str, CheckObservatio
 def test_what_the_next_remedy_disturbs_too_stays_disturbed() -> None:
     state = unhealthy(disturbed={"port.flap": NOW}, attempt=attempt("running"))
     assert repair_validation.settled(state, {"port.flap": NEW}) is state
+    over = replace(state, attempt=attempt("validating", step_since=NOW))
+    assert not repair_validation.settled(over, {"port.flap": NEW}).disturbed
+
+
+EXCUSED = [("ledger", set()), ("running", set()), ("validating", {"port.flap", "counter.physical"})]
+
+
+@pytest.mark.parametrize(("step", "excused"), EXCUSED)
+def test_what_it_disturbed_is_no_fault_before_it_was_judged(step: str, excused: set[str]) -> None:
+    assert repair_validation.excused(unhealthy(attempt=attempt(step))) == excused
+    assert repair_validation.excused(unhealthy()) == frozenset()
+
+
+def validates(own: str, **different: Any) -> AgentState:
+    """The play of a remedy for this check, that disturbs terway.pod, is over since NOW."""
+    return unhealthy(attempt=attempt("validating", check=own, disturbs=("terway.pod",), step_since=NOW), **different)
 
 
 KNOWN = checks(check("port.state", needs=(Rdma, Links)), check("terway.pod", needs=(Cluster,)))
@@ -163,7 +184,7 @@ WANTED: list[tuple[AgentState, dict[type, float], dict[type, float]]] = [
     # state, when each fact was last looked at, when the next look is wanted
     (unhealthy(), {}, {}),
     (unhealthy(attempt=attempt("running")), {}, {}),
-    (unhealthy(attempt=attempt("validating", check="gone.check")), {}, {}),
+    (unhealthy(attempt=attempt("validating", check="gone.check", disturbs=())), {}, {}),
     (unhealthy(attempt=attempt("validating", step_since=NOW)), {}, {Rdma: NOW, Links: NOW}),
     (unhealthy(attempt=attempt("validating", step_since=NOW)), {Rdma: NOW + 1}, {Rdma: NOW, Links: NOW}),
     (
@@ -171,7 +192,24 @@ WANTED: list[tuple[AgentState, dict[type, float], dict[type, float]]] = [
         {Rdma: NOW + 1, Links: NOW + 2},
         {Rdma: NOW + 11, Links: NOW + 11},
     ),
-    (unhealthy(attempt=attempt("validating", check="terway.pod", step_since=NOW)), {Cluster: NOW - 5}, {Cluster: NOW}),
+    (validates("terway.pod"), {Cluster: NOW - 5}, {Cluster: NOW}),
+    # what was disturbed: one look that settles it, the next at once, and from then on with the case
+    (validates("port.state", disturbed={"terway.pod": NOW}), {Rdma: NOW - 1}, {Rdma: NOW, Links: NOW, Cluster: NOW}),
+    (
+        validates("port.state"),
+        {Rdma: NOW + 1, Links: NOW + 2, Cluster: NOW + 3},
+        {Rdma: NOW + 11, Links: NOW + 11, Cluster: NOW + 4},
+    ),
+    (
+        validates("port.state", pass_streaks={"terway.pod": PassStreak()}),
+        {Rdma: NOW + 1, Links: NOW + 2, Cluster: NOW + 3},
+        {Rdma: NOW + 11, Links: NOW + 11, Cluster: NOW + 13},
+    ),
+    (
+        unhealthy(attempt=attempt("running", disturbs=("terway.pod",), step_since=NOW), disturbed={"terway.pod": NOW}),
+        {},
+        {},
+    ),
 ]
 
 

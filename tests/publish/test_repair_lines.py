@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nodeprep.agent_state import PastAttempt
 from nodeprep.decide.attempt_steps import AttemptStep
 from nodeprep.decide.gate_readiness import Mode
 from nodeprep.decide.repair_approach import ApproachStep
@@ -111,6 +112,38 @@ HELD = [
     ),
     (seen(mode=Mode.GATE), seen(RepairStatus(suppressions=(IDLE,)), Mode.GATE), []),  # the log says what would run
 ]
+
+
+IN_USE = past("refused", id="1" * 32, refused="in-use")
+AGAIN = replace(IN_USE, id="2" * 32)
+BY_REMEDIATOR = RepairStatus(suppressions=(replace(IDLE, check=IN_USE.check, remedy=IN_USE.remedy),))
+REPEATS = [
+    # attempts before, attempts and status after, what is told
+    ((), (IN_USE,), ["RepairRefused", "RepairSuppressed"]),
+    ((IN_USE,), (AGAIN,), []),  # each question about a device in use is an attempt: it is told once
+    ((IN_USE,), (replace(AGAIN, refused="doubt"),), ["RepairRefused", "RepairSuppressed"]),
+    ((IN_USE,), (replace(AGAIN, place="mlx5_9"),), ["RepairRefused", "RepairSuppressed"]),  # another device
+    ((past("unreleased", id="1" * 32),), (AGAIN,), ["RepairRefused", "RepairSuppressed"]),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "reasons"), REPEATS)
+def test_what_is_refused_again_for_the_same_reason_is_told_once(
+    before: tuple[PastAttempt, ...], after: tuple[PastAttempt, ...], reasons: list[str]
+) -> None:
+    said = repair_lines.lines(seen(attempts=before), seen(BY_REMEDIATOR, attempts=after))
+    assert [line.reason for line in said] == reasons
+
+
+def test_the_steps_of_an_attempt_are_told_once_for_a_fault_that_is_refused() -> None:
+    for step in ("ledger", "asked", "running"):
+        after = at(step)
+        assert told(seen(), after)
+        refused = replace(after.agent_state, attempts=(IN_USE,))
+        assert told(seen(attempts=(IN_USE,)), replace(after, agent_state=refused)) == []
+    ended = at("validating")
+    ended = replace(ended, agent_state=replace(ended.agent_state, attempts=(IN_USE,)))
+    assert told(seen(attempts=(IN_USE,)), ended), "this time it ran"
 
 
 @pytest.mark.parametrize(("before", "after", "says"), HELD)

@@ -328,7 +328,9 @@ def test_a_long_reason_fills_neither_the_ledger_nor_the_log(tmp_path: Path) -> N
                 holding.kill()
         for check in (False, True):
             request = remediator_process.run_request("2" * 32, check=check, interface="eth7")
-            assert remediator.ask(HELLO, request)[1]["refused"]["reason"] == "day", "a refusal costs the node something"
+            assert remediator.ask(HELLO, request)[1]["refused"]["reason"] == "attempts", (
+                "a refusal costs the node something"
+            )
     assert remediator.ledger.stat().st_size < 4096
     assert (tmp_path / "log").stat().st_size < 8192
 

@@ -27,9 +27,11 @@ from nodeprep.decide import (
     repair_attempt,
     repair_budget,
     repair_choice,
+    repair_gate,
     repair_refusal,
     repair_slots,
 )
+from nodeprep.decide.desired import GatePolicy
 from nodeprep.decide.foreign_maintenance import RepairNode
 from nodeprep.decide.gate_readiness import Mode
 from nodeprep.decide.remedy_header import RemedyHeader
@@ -154,8 +156,14 @@ class Repairing:
             stopped=self._stopped,
             memory=reconciler.memory_trouble,
             remediator=self._silent or (self._broke if now < self._broke_at + GREETING_SECONDS else ""),
-            taint="" if reconciler.status is None else reconciler.status.desired.taint_hindrance,
+            taint=self._taint_hindrance(own.gate),
         )
+
+    def _taint_hindrance(self, gate: GatePolicy) -> str:
+        status = self._reconciler.status
+        if status is None:
+            return ""
+        return status.desired.taint_hindrance or repair_gate.ungated(status.desired.profiles, gate)
 
     def _headers(self, mode: Mode) -> Mapping[str, RemedyHeader]:
         """Reading them costs; only mode repair asks for them."""

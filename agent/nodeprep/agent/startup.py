@@ -13,7 +13,11 @@ from nodeprep.values import Value, replace
 
 
 class StartState(Value):
-    """The agent state at a start. `forgetful`: no saved state could be read; `trouble` says why, for people."""
+    """The agent state at a start.
+
+    `forgetful`: no saved state could be read, or it is of a start that never heard its Node. `trouble` says why it
+    could not be read, for people.
+    """
 
     agent_state: AgentState
     rest: Rest
@@ -29,9 +33,9 @@ def start(store: Store, run_directory: str, boot_id: str, now: float) -> StartSt
     agent_state = upgrade.after_upgrade(gate_readiness.state_at_start(known, boot_id, "", now), __version__, now)
     if recalled.agent_state is None and not recalled.trouble and not found_open:
         agent_state = replace(agent_state, why=f"the first start here: no memory in {store.directory}")
-    return StartState(
-        resumed(vouched(agent_state, found_open, now)), recalled.rest, recalled.trouble, recalled.agent_state is None
-    )
+    # A start without a memory saves one at once. Killed before it heard its Node, it leaves what that kept to us.
+    forgetful = recalled.agent_state is None or not recalled.agent_state.node_uid
+    return StartState(resumed(vouched(agent_state, found_open, now)), recalled.rest, recalled.trouble, forgetful)
 
 
 def still_true(agent_state: AgentState, version: str, now: float) -> AgentState:

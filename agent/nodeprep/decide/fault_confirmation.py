@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from nodeprep.agent_state import AgentState, BlindSince, Case, NodeState, PassStreak
 from nodeprep.decide import cases, check_results, stored_state, upgrade
@@ -36,11 +36,14 @@ def confirm(  # noqa: PLR0917 - the memory, and what one round says to it
     policy: ConfirmationPolicy,
     now: float,
     log: KernelLog | None = None,
+    *,
+    excused: Collection[str] = (),
 ) -> AgentState:
     """The agent state after a round. The same object if nothing changed.
 
     `findings` are the current ones of all checks. `observations` are the checks with a fresh look, by id: only these
-    count. `log` frees latches of devices that were probed again since.
+    count. `log` frees latches of devices that were probed again since. A failure of a `excused` check ends its passes,
+    and makes no case.
     """
     now = max((now, *(observation.ended for observation in observations.values())))
     before = stored_state.without_future_times(agent_state, now)
@@ -49,7 +52,7 @@ def confirm(  # noqa: PLR0917 - the memory, and what one round says to it
     after = replace(
         before,
         pass_streaks=_pass_streaks(before.pass_streaks, results, policy),
-        cases=_without_freed_latches(_cases(before, results, policy), checks, log, now),
+        cases=_without_freed_latches(_cases(before, results, policy, excused), checks, log, now),
         blind=blind,
         unproven_until=upgrade.pending_until(before, blind, now),
         passed=_passing(before.passed, results),
@@ -113,7 +116,9 @@ def reset(agent_state: AgentState, now: float) -> AgentState:
     )
 
 
-def _cases(agent_state: AgentState, results: tuple[CheckResult, ...], policy: ConfirmationPolicy) -> tuple[Case, ...]:
+def _cases(
+    agent_state: AgentState, results: tuple[CheckResult, ...], policy: ConfirmationPolicy, excused: Collection[str]
+) -> tuple[Case, ...]:
     """All cases after these results: the known ones in their order, then the new ones."""
     by_check = {result.check.id: result for result in results}
     failures = {result.check.id: result.failures for result in results}
@@ -121,9 +126,12 @@ def _cases(agent_state: AgentState, results: tuple[CheckResult, ...], policy: Co
     for case in agent_state.cases:
         result = by_check.get(case.check)
         failure = failures[case.check].pop(case.subject, None) if result else None
-        after = case if result is None else _case_after(agent_state, case, result, failure, policy)
+        is_excused = failure is not None and case.check in excused and not case.convicted
+        after = case if result is None or is_excused else _case_after(agent_state, case, result, failure, policy)
         after_round += () if after is None else (after,)
     for check, others in failures.items():
+        if check in excused:
+            continue
         for subject in sorted(others, key=_subject_order):
             opened = _case_after(agent_state, None, by_check[check], others[subject], policy)
             after_round += () if opened is None else (opened,)

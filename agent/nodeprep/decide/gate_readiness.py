@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
-from nodeprep.agent_state import AgentState, NodeState
+from nodeprep.agent_state import AgentState, NodeState, PastAttempt
 from nodeprep.decide import active_faults, attempt_steps, drill_notice, kubernetes_text, stored_state
 from nodeprep.decide.drill_notice import DrillNotice
+from nodeprep.decide.repair_budget import AttemptOutcome
 from nodeprep.decide.state_table import GATE_CHECK_FAILS, TABLE, ReadinessPolicy, Situation
 from nodeprep.model import Check, Stage
 from nodeprep.values import Value, replace
@@ -160,8 +161,11 @@ def advance(
     about = row.tell(seen)
     if row.to is NodeState.READY and agent_state.was_ready is not True:
         agent_state = replace(agent_state, was_ready=True)
+    entered = now
+    if row.start is NodeState.VALIDATING and row.to == seen.before and seen.refused_since is not None:
+        entered = seen.refused_since  # nothing ran: a node that is refused again and again has stood so all the time
     return replace(
-        agent_state, state=row.to, since=now, why=kubernetes_text.line(f"{row.why}: {about}" if about else row.why)
+        agent_state, state=row.to, since=entered, why=kubernetes_text.line(f"{row.why}: {about}" if about else row.why)
     )
 
 
@@ -185,6 +189,7 @@ def _situation(
     gates = node_gates(profiles)
     chosen = [one for one in profiles if one.gating] or profiles
     missing = missing_gates(agent_state, gates, now, is_open=agent_state.state is NodeState.READY)
+    last = agent_state.attempts[-1] if agent_state.attempts else None
     return Situation(
         refusal=next((one.refusal for one in chosen if one.refusal), ""),
         missing_gates=missing,
@@ -198,9 +203,17 @@ def _situation(
         policy=policy,
         runs=attempt_steps.is_running(agent_state),
         validates=attempt_steps.is_validating(agent_state),
-        before=agent_state.attempts[-1].state_before if agent_state.attempts else "",
+        before=last.state_before if last is not None else "",
+        refused_since=_refused_since(agent_state, last, now),
         budget_spent=budget_spent,
     )
+
+
+def _refused_since(agent_state: AgentState, last: PastAttempt | None, now: float) -> float | None:
+    """Since when the state stood in which a remedy was refused. None if none was, or if nobody can tell."""
+    if last is None or last.outcome != AttemptOutcome.REFUSED or last.boot_id != agent_state.boot_id:
+        return None
+    return last.state_since if 0.0 < last.state_since <= now else None
 
 
 def missing_gates(

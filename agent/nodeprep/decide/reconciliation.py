@@ -69,8 +69,9 @@ def reconcile(
     clock = BudgetClock(agent_state.boot_id, now, observed.wall)
     counting = repair_validation.counting(agent_state, observed.observations)
     confirmation = repair_validation.confirmation(agent_state, policy.confirmation, policy.waits)
+    excused = repair_validation.excused(agent_state)
     agent_state = fault_confirmation.confirm(
-        agent_state, observed.findings, counting, policy.checks, confirmation, now, observed.log
+        agent_state, observed.findings, counting, policy.checks, confirmation, now, observed.log, excused=excused
     )
     agent_state = repair_validation.settled(agent_state, observed.observations)
     agent_state = repair_validation.judged(

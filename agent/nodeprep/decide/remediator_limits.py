@@ -28,6 +28,7 @@ class RunRefusal(StrEnum):
     CLASS = "class"
     DEADLINE = "deadline"
     DAY = "day"  # so many runs have begun within a day
+    ATTEMPTS = "attempts"  # so many attempts of any kind have
     ARGUMENT = "argument"
     MISSING_TOOL = "missing-tool"
     IN_USE = "in-use"
@@ -106,16 +107,17 @@ def _hold_class(limits: RemediatorLimits, header: RemedyHeader) -> None:
 
 def _hold_day(limits: RemediatorLimits, header: RemedyHeader, day: list[PastRun], *, check: bool) -> None:
     """A moment in the future is one of a clock that was set back since: it counts as now."""
-    counts = [(len(day), limits.attempts, "attempts", "--attempts-a-day")]
+    counts = [(len(day), limits.attempts, "attempts", "--attempts-a-day", RunRefusal.ATTEMPTS)]
     runs = [run for run in day if not run.is_idle]
     if not check:
         alike = [run for run in runs if run.remedy == header.name]
-        counts.append((len(runs), limits.runs, "runs of all remedies", "--runs-a-day"))
-        counts.append((len(alike), limits.runs_each, f"runs of {header.name}", "--runs-a-day-each"))
+        counts.append((len(runs), limits.runs, "runs of all remedies", "--runs-a-day", RunRefusal.DAY))
+        counts.append((len(alike), limits.runs_each, f"runs of {header.name}", "--runs-a-day-each", RunRefusal.DAY))
     if not check and header.uses_runtime:
         restarts = [run for run in runs if run.is_restart]
-        counts.append((len(restarts), limits.restarts, "runs that restart containers", "--restarts-a-day"))
-    for count, limit, what, option in counts:
+        what = "runs that restart containers"
+        counts.append((len(restarts), limits.restarts, what, "--restarts-a-day", RunRefusal.DAY))
+    for count, limit, what, option, reason in counts:
         if count >= limit:
             words = f"{header.name}: found {count} {what} within 24 hours, wanted fewer than {limit} ({option})"
-            raise RefusedRun(RunRefusal.DAY, words)
+            raise RefusedRun(reason, words)

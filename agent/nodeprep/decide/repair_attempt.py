@@ -23,6 +23,7 @@ from nodeprep.decide import (
     repair_gate,
     repair_refusal,
     repair_slots,
+    repair_validation,
 )
 from nodeprep.decide.attempt_steps import AttemptStep
 from nodeprep.decide.repair_approach import RepairApproach
@@ -32,6 +33,9 @@ from nodeprep.values import Value, replace
 
 WHY_LIMIT_CHARACTERS = 300  # of what the remediator says, which is kept
 STATUS_PERIOD_SECONDS = 1.0  # seconds between two questions for the status
+# Seconds over its deadline after which a play counts as hung. The remediator kills it at its deadline, and what hangs
+# in the kernel outlives that. Its node keeps no slot of the fleet for ever.
+HUNG_SECONDS = 900.0
 
 
 class AttemptAction(StrEnum):
@@ -122,6 +126,7 @@ def begun(state: AgentState, approach: RepairApproach, choice: RepairChoice, ter
         slot=approach.slot.name,
         slot_until=approach.slot_until,
         state_before=state.state.value,
+        state_since=state.since,
         approval=candidate.approval,
         heard_at=clock.now,
     )
@@ -170,9 +175,19 @@ def given_up_at(attempt: RepairAttempt, terms: RepairTerms) -> float:
 
 
 def renews_slot(attempt: RepairAttempt, now: float) -> bool:
-    """Whether the slot is to be renewed now, so that it never ends while a remedy runs or is judged."""
+    """Whether the slot is to be renewed now, so that it never ends while a remedy runs or is judged.
+
+    A play that hangs loses it: then another node is mended.
+    """
     left = attempt.slot_until - now
-    return bool(attempt.slot) and left < repair_slots.duration(attempt.deadline) - repair_slots.RENEWAL_SECONDS
+    due = left < repair_slots.duration(attempt.deadline) - repair_slots.RENEWAL_SECONDS
+    return bool(attempt.slot) and due and not is_hung(attempt, now)
+
+
+def is_hung(attempt: RepairAttempt, now: float) -> bool:
+    """Whether its play runs for so long that nobody will end it: only a reboot does."""
+    runs = attempt_steps.step_of(attempt) in attempt_steps.RUN_STEPS
+    return runs and now - attempt.step_since > attempt.deadline + HUNG_SECONDS
 
 
 def with_renewed_slot(state: AgentState, began: float) -> AgentState:
@@ -227,7 +242,8 @@ def _ended(state: AgentState, attempt: RepairAttempt, end: str, terms: RepairTer
         else case
         for case in state.cases
     )
-    return _moved(replace(state, cases=cases), replace(attempt, end=end), AttemptStep.VALIDATING, terms)
+    after = repair_validation.played(replace(state, cases=cases), attempt, terms.clock.now)
+    return _moved(after, replace(attempt, end=end), AttemptStep.VALIDATING, terms)
 
 
 def _refused(state: AgentState, attempt: RepairAttempt, word: str, terms: RepairTerms, why: str = "") -> AgentState:

@@ -51,12 +51,13 @@ class BudgetClock(Value):
 class Budget(Value):
     """What a fault has had: `tries` in a day, `spent` if none is left, and `until` when the next may begin.
 
-    `until` is CLOCK_BOOTTIME seconds.
+    `until` is CLOCK_BOOTTIME seconds. `of_node` are the attempts of all faults in a day.
     """
 
     tries: int
     spent: bool
     until: float
+    of_node: int = 0
 
 
 def fault(one: Case | RepairAttempt | PastAttempt) -> Fault:
@@ -86,7 +87,7 @@ def budget(state: AgentState, case: Case, policy: RepairPolicy, clock: BudgetClo
     failed = len(_failures_in_a_row(mine))
     of_node = sum(age(one, clock) < DAY_SECONDS for one in counted)
     spent_now = max(today, failed) >= policy.tries or of_node >= NODE_LIMIT_ATTEMPTS
-    return Budget(max(today, failed), spent_now, _until(mine, failed, policy, clock))
+    return Budget(max(today, failed), spent_now, _until(mine, failed, policy, clock), of_node)
 
 
 def spent(state: AgentState, roots: Iterable[Case], policy: RepairPolicy, clock: BudgetClock) -> bool:
@@ -104,21 +105,16 @@ def recorded(
     refused: str = "",
     why: str = "",
 ) -> AgentState:
-    """The agent state after an attempt came out so: it is over, and what its remedy disturbed is to pass anew.
-
-    A remedy that mends one gate may have broken another, so a gate that it disturbs proves nothing from before.
+    """The agent state after an attempt came out so: it is over.
 
     `refused` says who refused it, and `why` is for people.
     """
     over = replace(_over(attempt, outcome, clock), refused=refused, why=why)
     ran = outcome is not AttemptOutcome.REFUSED
-    disturbed = [check for check in attempt.disturbs if ran and check != attempt.check]
     return replace(
         state,
         attempt=None,
         attempts=with_attempt(state.attempts, over, clock),
-        disturbed={**state.disturbed, **dict.fromkeys(disturbed, clock.now)},
-        pass_streaks={check: streak for check, streak in state.pass_streaks.items() if check not in disturbed},
         approved=(attempt.approval if ran else "") or state.approved,
         helped={**state.helped, over.remedy: over.wall} if outcome in HELPFUL else state.helped,
         unhelpful=_unhelpful(state.unhelpful, over, is_told=attempt.end not in UNTOLD_ENDS),
@@ -166,6 +162,7 @@ def _over(attempt: RepairAttempt, outcome: AttemptOutcome, at: BudgetClock) -> P
         wall=at.wall,
         outcome=outcome.value,
         state_before=attempt.state_before,
+        state_since=attempt.state_since,
         serving=attempt.serving,
     )
 

@@ -27,7 +27,7 @@ from nodeprep.decide.driver_owner import DriverFamily
 from nodeprep.decide.foreign_maintenance import RepairNode
 from nodeprep.decide.gate_readiness import Mode
 from nodeprep.decide.remedy_header import RemedyHeader, SafetyClass
-from nodeprep.decide.repair_budget import BudgetClock, Fault
+from nodeprep.decide.repair_budget import Budget, BudgetClock, Fault
 from nodeprep.decide.repair_plan import UNBUILT_REMEDIES
 from nodeprep.decide.repair_policy import SHIPPED_WAITS, RepairPolicy, RepairWaits
 from nodeprep.decide.repair_refusal import Suppression, SuppressionReason
@@ -204,9 +204,7 @@ def _tried(state: AgentState, case: Case, remedy: Remedy, terms: RepairTerms) ->
     clock = terms.clock
     left = repair_budget.budget(state, case, terms.policy, clock)
     if left.spent:
-        limit = f"wanted at most {terms.policy.tries}"
-        why = f"{left.tries} tries in 24 hours or in a row, {limit}: look, then nodeprep nodes reset NODE"
-        return _told(SuppressionReason.BUDGET, case, remedy, why)
+        return _told(SuppressionReason.BUDGET, case, remedy, _spent(left, terms.policy))
     if left.until > clock.now:
         why = f"try {left.tries} did not help; the next comes in {left.until - clock.now:.0f} s"
         return _told(SuppressionReason.BACK_OFF, case, remedy, why, left.until)
@@ -214,12 +212,22 @@ def _tried(state: AgentState, case: Case, remedy: Remedy, terms: RepairTerms) ->
     if refused is None:
         return None
     meaning = repair_refusal.meaning(refused.refused)
-    until = clock.now + max(meaning.seconds - repair_budget.age(refused, clock), 0.0)
+    stood = clock.now - (case.convicted_at if case.convicted_at is not None else clock.now)
+    until = clock.now + max(meaning.wait(stood) - repair_budget.age(refused, clock), 0.0)
     if until <= clock.now:
         return None
     told = refused.why or "see its log"
     why = f"the remediator refused it ({refused.refused}), and is asked again in {until - clock.now:.0f} s: {told}"
     return _told(meaning.reason, case, remedy, why, until)
+
+
+def _spent(left: Budget, policy: RepairPolicy) -> str:
+    """Which limit is reached, and who gives tries back."""
+    if left.tries >= policy.tries:
+        found = f"{left.tries} tries in 24 hours or in a row, wanted at most {policy.tries}"
+    else:
+        found = f"{left.of_node} attempts of all faults in 24 hours, wanted at most {repair_budget.NODE_LIMIT_ATTEMPTS}"
+    return f"{found}: look, then nodeprep nodes reset NODE"
 
 
 def _approval(terms: RepairTerms) -> str:

@@ -6,9 +6,12 @@ taken back by somebody else.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nodeprep.agent_state import AgentState
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.decide.foreign_maintenance import RepairNode
+from nodeprep.decide.gate_readiness import ProfileReadiness
 
 EFFECT = "NoSchedule"  # PreferNoSchedule is a wish, and the scheduler binds all the same
 RELEASED = "nodeprep.io/released"  # a human released the Node: nothing of ours stands there
@@ -27,3 +30,12 @@ def hindrance(node: RepairNode | None, state: AgentState, gate: GatePolicy, *, e
     if expects_taint and (gate.unhealthy_taint, EFFECT) not in node.taints:
         return f"the Node has no taint {gate.unhealthy_taint}:{EFFECT}, read from the API server"
     return ""
+
+
+def ungated(profiles: Sequence[ProfileReadiness], gate: GatePolicy) -> str:
+    """Why our taint will never be due on a node with these profiles, "" if it will be."""
+    if not profiles or any(one.gating for one in profiles):
+        return ""
+    names = ", ".join(one.name for one in profiles)
+    wanted = ", ".join(gate.profiles) or "none"
+    return f"no profile of this node sets our taint: found {names}, and gate.profiles has {wanted}"

@@ -47,14 +47,25 @@ class Suppression(Value):
 
 
 class RefusalMeaning(Value):
-    """What a refusal of the remediator means here, and after how many seconds it is asked again."""
+    """What a refusal of the remediator means here, and after how many seconds it is asked again.
+
+    The longer a fault stands, the more rarely: after half of its age, but within `longest` seconds.
+    """
 
     reason: SuppressionReason
     seconds: float
+    longest: float = 0.0
+
+    def wait(self, stood: float) -> float:
+        """The seconds until it is asked again about a fault that has stood for so many seconds."""
+        return max(self.seconds, min(stood / 2.0, self.longest))
 
 
 SOON_SECONDS = 60.0  # seconds until the remediator is asked again about what ends by itself, such as a rollout
-IN_USE_SECONDS = 120.0  # seconds for a device in use of which the API server knows nothing: each question is an attempt
+IN_USE_SECONDS = 120.0  # seconds for a device in use of which the API server knows nothing
+# Each question about it costs the node a second of a processor, and one of the remediator's 240 attempts of a day. So
+# eight devices in use all day long leave the other remedies theirs.
+IN_USE_LONGEST_SECONDS = 3600.0
 RARELY_SECONDS = 600.0  # seconds for what only a human changes, such as a limit in its manifest or a missing program
 
 REFUSAL_MEANINGS: Mapping[RunRefusal, RefusalMeaning] = {
@@ -67,10 +78,11 @@ REFUSAL_MEANINGS: Mapping[RunRefusal, RefusalMeaning] = {
     RunRefusal.CLASS: RefusalMeaning(SuppressionReason.CLASS, RARELY_SECONDS),
     RunRefusal.DEADLINE: RefusalMeaning(SuppressionReason.REMEDIATOR, RARELY_SECONDS),
     RunRefusal.DAY: RefusalMeaning(SuppressionReason.BUDGET, RARELY_SECONDS),
+    RunRefusal.ATTEMPTS: RefusalMeaning(SuppressionReason.REMEDIATOR, RARELY_SECONDS),  # none of them was a try
     RunRefusal.ARGUMENT: RefusalMeaning(SuppressionReason.REMEDIATOR, RARELY_SECONDS),
     RunRefusal.MISSING_TOOL: RefusalMeaning(SuppressionReason.REMEDIATOR, RARELY_SECONDS),
-    RunRefusal.IN_USE: RefusalMeaning(SuppressionReason.IDLE, IN_USE_SECONDS),
-    RunRefusal.DOUBT: RefusalMeaning(SuppressionReason.IDLE, IN_USE_SECONDS),
+    RunRefusal.IN_USE: RefusalMeaning(SuppressionReason.IDLE, IN_USE_SECONDS, IN_USE_LONGEST_SECONDS),
+    RunRefusal.DOUBT: RefusalMeaning(SuppressionReason.IDLE, IN_USE_SECONDS, IN_USE_LONGEST_SECONDS),
 }
 # The longest wait until what others hold back is approached again, in first waits (30 s as shipped). What is held or is
 # on several nodes stays so for half an hour or until a human comes; a slot and a pod may be gone in minutes.
@@ -82,7 +94,9 @@ LONGEST_WAITS: Mapping[SuppressionReason, float] = {
     SuppressionReason.IDLE: 10.0,
 }
 USUAL_LONGEST_WAIT = 4.0
-SPREAD = 0.25  # share of a wait by which nodes differ, so that a fleet that failed together does not ask together
+WAIT_SPREAD_SHARE = (
+    0.25  # share of a wait by which nodes differ, so that a fleet that failed together does not ask together
+)
 # Why the agent itself did not ask the remediator, though the attempt was to begin.
 UNSAVED, UNSENT = "unsaved", "unsent"
 OWN_MEANINGS: Mapping[str, RefusalMeaning] = {
@@ -98,7 +112,7 @@ def waits(reason: SuppressionReason, times: int, share: float) -> float:
     Each wait is twice the one before. `share` is of the node, 0 to 1.
     """
     longest = LONGEST_WAITS.get(reason, USUAL_LONGEST_WAIT)
-    return min(2.0 ** min(max(times, 1) - 1, 10), longest) * (1.0 + SPREAD * share)
+    return min(2.0 ** min(max(times, 1) - 1, 10), longest) * (1.0 + WAIT_SPREAD_SHARE * share)
 
 
 def meaning(refused: str) -> RefusalMeaning:

@@ -1,7 +1,9 @@
 """Whether a remedy helped: only passes of its own case count, seen after the play, and what it disturbed tells nothing.
 
 A play that ends well proves nothing, and a play that fails may have helped. That other gates fail is no failure of this
-remedy. What the remedy itself makes fail (`disturbs` of its header) is no fault until it was looked at once afterwards.
+remedy. What the remedy itself makes fail (`disturbs` of its header) tells nothing until it was looked at once after the
+play. Then its passes count, beside those of the case, and it is no fault before the case was judged: a link that was
+set up trains for a while.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from nodeprep.model import Check
 from nodeprep.values import Value, replace
 
 LOOK_PERIOD_SECONDS = 10.0  # seconds between two looks at all facts of the case
+SETTLED_LOOK_SECONDS = 1.0  # seconds after the look that settles a disturbed check until the first that counts
 
 
 class ValidationTerms(Value):
@@ -32,18 +35,41 @@ class ValidationTerms(Value):
 def counting(state: AgentState, observations: Mapping[str, CheckObservation]) -> Mapping[str, CheckObservation]:
     """The looks that count while a remedy runs, is judged, or has just been judged.
 
-    Of what it disturbs none does, and of its own case those that began after the play. A check that was disturbed
-    counts again after one look: that one compares with a time in which the remedy ran.
+    Of what it disturbs none does while it runs, and of its own case those that began after the play. A check that was
+    disturbed counts again after one look: that one compares with a time in which the remedy ran.
     """
     attempt = state.attempt
     if attempt is None and not state.disturbed:
         return observations
     own = "" if attempt is None else attempt.check
-    apart = set(state.disturbed) | set(() if attempt is None else attempt.disturbs)
+    apart = set(state.disturbed) | set(
+        attempt.disturbs if attempt is not None and attempt_steps.is_running(state) else ()
+    )
     found = {check: look for check, look in observations.items() if check != own and check not in apart}
     if attempt is not None and own in observations and _is_of_validation(attempt, observations[own]):
         found[own] = observations[own]
     return found
+
+
+def excused(state: AgentState) -> frozenset[str]:
+    """The checks whose new failures are no faults yet: what a remedy disturbed, until its case was judged."""
+    attempt = state.attempt
+    if attempt is None or not attempt_steps.is_validating(state):
+        return frozenset()
+    return frozenset(attempt.disturbs) - {attempt.check}
+
+
+def played(state: AgentState, attempt: RepairAttempt, now: float) -> AgentState:
+    """The agent state when the play of an attempt is over: what it disturbed is to pass anew.
+
+    A remedy that mends one gate may have broken another, so a gate that it disturbs proves nothing from before.
+    """
+    disturbed = [check for check in attempt.disturbs if check != attempt.check]
+    return replace(
+        state,
+        disturbed={**state.disturbed, **dict.fromkeys(disturbed, now)},
+        pass_streaks={check: streak for check, streak in state.pass_streaks.items() if check not in disturbed},
+    )
 
 
 def confirmation(state: AgentState, policy: ConfirmationPolicy, waits: RepairWaits) -> ConfirmationPolicy:
@@ -61,11 +87,11 @@ def confirmation(state: AgentState, policy: ConfirmationPolicy, waits: RepairWai
 
 def settled(state: AgentState, observations: Mapping[str, CheckObservation]) -> AgentState:
     """The agent state without the disturbed checks that were looked at once since. The same object if there is none."""
-    attempt = state.attempt
+    again = state.attempt.disturbs if state.attempt is not None and attempt_steps.is_running(state) else ()
     left = {
         check: since
         for check, since in state.disturbed.items()
-        if check not in observations or observations[check].began <= since or _disturbs(attempt, check)
+        if check not in observations or observations[check].began <= since or check in again
     }
     return state if left == state.disturbed else replace(state, disturbed=left)
 
@@ -84,19 +110,23 @@ def wanted_facts(
 ) -> dict[type, float]:
     """When to look at which facts of the case that is being judged: all at once at first, and then each 10 s.
 
-    Nothing announces that a fault is gone, and some facts are looked at each ten minutes. Also a record that others
-    keep is asked for anew, for what it said before the play tells nothing. `begun` is when each was last looked at.
+    So with what its remedy disturbed. Nothing announces that a fault is gone, and some facts are looked at each ten
+    minutes. Also a record that others keep is asked for anew, for what it said before the play tells nothing. `begun`
+    is when each was last looked at.
     """
     attempt = state.attempt
-    if attempt is None or not attempt_steps.is_validating(state) or attempt.check not in checks:
+    if attempt is None or not attempt_steps.is_validating(state):
         return {}
-    since = attempt.step_since
-    wanted: dict[type, float] = {}
-    for kind in look_schedule.observed_facts(checks[attempt.check]):
-        last = begun.get(kind, 0.0)
-        wanted[kind] = since if last < since else max(last + LOOK_PERIOD_SECONDS, since)
-    first = min(wanted.values(), default=now)
-    return dict.fromkeys(wanted, first)  # a look at a check counts when all of its facts were observed anew
+    since, wanted = attempt.step_since, dict[type, float]()
+    for check in {attempt.check, *attempt.disturbs} & checks.keys():
+        is_settling = check != attempt.check and check not in state.disturbed and check not in state.pass_streaks
+        period = SETTLED_LOOK_SECONDS if is_settling else LOOK_PERIOD_SECONDS
+        kinds = look_schedule.observed_facts(checks[check])
+        last = min((begun.get(kind, 0.0) for kind in kinds), default=now)
+        # A look at a check counts when all of its facts were observed anew, so all are wanted at the same time.
+        at = since if last < since else max(last + period, since)
+        wanted |= {kind: min(at, wanted.get(kind, at)) for kind in kinds}
+    return wanted
 
 
 def _outcome(state: AgentState, attempt: RepairAttempt, terms: ValidationTerms) -> AttemptOutcome | None:
@@ -120,7 +150,3 @@ def _has_changed(case: Case, attempt: RepairAttempt) -> bool:
 def _is_of_validation(attempt: RepairAttempt, look: CheckObservation) -> bool:
     is_judged = attempt_steps.step_of(attempt) is AttemptStep.VALIDATING
     return is_judged and look.began >= attempt.step_since
-
-
-def _disturbs(attempt: RepairAttempt | None, check: str) -> bool:
-    return attempt is not None and check in attempt.disturbs

@@ -31,7 +31,8 @@ class Situation(Value):
     `has_suspect`: the last look at a gate failed. `has_blind_gate`: a gate could not be looked at. `state_age` is the
     age of the state, and `passing_seconds` for how long every gate has passed; seconds. `runs`: a remedy may run now.
     `validates`: it ended, and its case is judged. `before` is the state in which the last one began, "" for none.
-    `budget_spent`: no fault with a remedy has a try left.
+    `refused_since` is since when that stood if the last one was refused, and None otherwise. `budget_spent`: no fault
+    with a remedy has a try left.
     """
 
     refusal: str
@@ -47,6 +48,7 @@ class Situation(Value):
     runs: bool = False
     validates: bool = False
     before: str = ""
+    refused_since: float | None = None
     budget_spent: bool = False
 
     @property

@@ -1,14 +1,15 @@
 """What a round changed about repairs, told once: as lines of the log and as Events of the Node.
 
 Steps are told once for each approach. One that is tried again and again, such as for a device in use, is told when it
-was held back for the first time, and when it is for another reason.
+was held back for the first time, and when it is for another reason. So is an attempt that the remediator refuses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from nodeprep.agent_state import PastAttempt, RepairAttempt
+from nodeprep.agent_state import AgentState, PastAttempt, RepairAttempt
+from nodeprep.decide import repair_budget, repair_refusal
 from nodeprep.decide.attempt_steps import AttemptStep
 from nodeprep.decide.gate_readiness import Mode
 from nodeprep.decide.repair_approach import ApproachStep
@@ -79,6 +80,8 @@ def _stepped(before: NodeStatus | None, after: NodeStatus) -> Iterator[RepairLin
         return
     if now.step not in STEPS or (now.is_retry and attempt is None):
         return
+    if attempt is not None and now.step != AttemptStep.VALIDATING and _was_refused(after.agent_state, attempt):
+        return
     what = f"{now.remedy} for {now.check}" if attempt is None else _about(attempt)
     fields: dict[str, object] = {"remedy": now.remedy, "check": now.check, "step": now.step}
     if attempt is not None:
@@ -94,7 +97,7 @@ def _ended(before: NodeStatus | None, after: NodeStatus) -> Iterator[RepairLine]
         return
     known = {one.id for one in before.agent_state.attempts}
     for past in after.agent_state.attempts:
-        if past.id in known:
+        if past.id in known or _is_refused_again(before.agent_state, past):
             continue
         how = OUTCOMES.get(past.outcome, past.outcome)
         told = past.why or "see its log"
@@ -112,12 +115,35 @@ def _suppressed(before: NodeStatus | None, after: NodeStatus) -> Iterator[Repair
     if after.mode is not Mode.REPAIR:
         return
     known = set() if before is None else {_key(one) for one in before.repair.suppressions}
+    known |= set() if before is None else _refused_again(before.agent_state, after.agent_state)
     for one in after.repair.suppressions:
         if _key(one) not in known:
             message = f"{one.remedy} for {one.check} does not run ({one.reason}): {one.why}"
             fields = {"remedy": one.remedy, "check": one.check, "reason": one.reason, "why": one.why}
             warning = one.reason not in CALM
             yield RepairLine("repair-suppressed", "RepairSuppressed", message, fields, warning)
+
+
+def _was_refused(state: AgentState, one: RepairAttempt | PastAttempt, word: str = "") -> bool:
+    """Whether the last attempt before this one, for the same fault, was refused; with `word` if that is given."""
+    mine = [
+        past for past in state.attempts if past.id != one.id and repair_budget.fault(past) == repair_budget.fault(one)
+    ]
+    return bool(mine) and mine[-1].outcome == AttemptOutcome.REFUSED and word in ("", mine[-1].refused)
+
+
+def _is_refused_again(before: AgentState, past: PastAttempt) -> bool:
+    return past.outcome == AttemptOutcome.REFUSED and _was_refused(before, past, past.refused)
+
+
+def _refused_again(before: AgentState, after: AgentState) -> set[tuple[str, str, str]]:
+    """What of suppressions was told when it was refused for the first time."""
+    known = {one.id for one in before.attempts}
+    return {
+        (past.check, past.remedy, repair_refusal.meaning(past.refused).reason)
+        for past in after.attempts
+        if past.id not in known and _is_refused_again(before, past)
+    }
 
 
 def _key(one: Suppression) -> tuple[str, str, str]:
