@@ -5,9 +5,13 @@ The ways are those of this machine's kernel. tests/repair/test_idle_proof.py has
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
+import yaml
 
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.kubernetes import api_server_ways
@@ -87,6 +91,18 @@ def test_the_server_of_a_kubeconfig(root: Path, server: str, address: str) -> No
     kubeconfig(root, server)
     (root / "etc/hosts").write_text("# all\n127.0.0.1 localhost\n192.0.2.9 x api.example.com # ours\n")
     assert ways(root) == [(address, KUBELET_CONF)]
+
+
+FORMS = [json.dumps, partial(json.dumps, indent=2), yaml.dump, partial(yaml.dump, default_flow_style=True)]
+
+
+@pytest.mark.parametrize("text", FORMS)
+def test_a_kubeconfig_is_yaml_or_json(root: Path, text: Callable[[object], str]) -> None:
+    server = {"certificate-authority": "x", "server": "https://192.0.2.6:6443"}
+    cluster = {"name": "server: https://192.0.2.1", "cluster": server}
+    kubeconfig(root, "")
+    (root / KUBELET_CONF.lstrip("/")).write_text(text({"apiVersion": "v1", "clusters": [cluster]}))
+    assert ways(root) == [("192.0.2.6", KUBELET_CONF)]
 
 
 def test_the_kernel_is_asked(root: Path) -> None:

@@ -32,7 +32,11 @@ KUBECONFIGS = (
 )
 HOSTS = "/etc/hosts"
 OPTION = Pattern(rb"--kubeconfig[=\0]([^\0]+)")
-SERVER = Pattern(r"^[ \t-]*server:[ \t]*[\"']?https?://(\[[0-9A-Fa-f:.]+\]|[^/:\s\"']+)(?::(\d{1,5}))?", re.MULTILINE)
+# As YAML has it in a line of its own, or as JSON and YAML's flow style have it between others.
+SERVER = Pattern(
+    r"""(?:^[ \t-]*|[{,]\s*)["']?server["']?[ \t]*:[ \t]*["']?https?://(\[[0-9A-Fa-f:.]+\]|[^/:,}\s"']+)(?::(\d{1,5}))?""",
+    re.MULTILINE,
+)
 HTTPS_PORT, API_PORT = 443, 6443
 API_SERVERS = ("kube-apiserver", "k3s-server")  # by the kernel's names of processes
 COMMAND_LINE_BYTES = 1 << 16
