@@ -22,11 +22,12 @@ steps := test-guests test-cluster test-lab test-provision test-kubernetes test-u
 lanes := 3
 guests := $(addprefix tests/kubernetes/test_,training_pod.py guest.py)
 remedies := tests/provision/test_remedies.py
+drills := $(addprefix tests/kubernetes/test_repair_,new_guests.py drills.py)
 next := nice -n 5
 # Tests that wait longest begin first. An idle process takes tests from the one that has most of them.
 waiting := $(wildcard tests/cluster/test_publish_*.py) tests/cluster/test_plugin_updated.py tests/cluster/test_publisher.py
 last := nice -n 15
-proofs := fuzz histories chaos coverage planted repair tests bench
+proofs := fuzz histories chaos coverage planted repair drills tests bench
 rigs := netns lab provision cluster kubernetes daemonset
 
 .PHONY: help
@@ -205,12 +206,19 @@ prove: setup ## the long proofs: a million histories, an hour of chaos, long tes
 prove-fuzz prove-histories prove-chaos prove-coverage prove-planted $(addprefix prove-bench-,$(benches)): prove-%:
 	@.ci/prove $* $(MAKE) $*
 prove-tests:
-	@.ci/prove tests $(py) -m pytest -m prove --ignore $(remedies) tests
+	@.ci/prove tests $(py) -m pytest -m prove $(foreach one,$(remedies) $(drills),--ignore $(one)) tests
 .PHONY: prove-repair
 prove-repair: ## each remedy on a real kernel and systemd, in a guest: mended, nothing twice, after a reboot; docs/repair.md
 	@.ci/venv dev
 	@packages="$$($(py) tests/rigs/systemd_guest.py packages)" && .ci/apt $$packages
 	@NODEPREP_REPAIR_TABLE=$(CURDIR)/proofs/repair.tsv .ci/prove repair $(py) -m pytest -m prove $(remedies)
+	@$(MAKE) docs
+.PHONY: prove-drills
+prove-drills: ## the drill table of the README: faults of a node with its own kernel, mended unattended
+	@.ci/venv dev
+	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/guest.py packages)" && .ci/apt $$packages
+	$(py) tests/rigs/cluster.py build
+	@NODEPREP_DRILL_TABLE=$(CURDIR)/proofs/drills.tsv .ci/prove drills $(py) -m pytest -m prove $(drills)
 	@$(MAKE) docs
 prove-fuzz: COUNT := 30000
 prove-histories: COUNT := 1000000

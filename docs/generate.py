@@ -9,7 +9,16 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from docs import built_in_profiles, configuration, metrics, remedies, repair_proofs, repair_reasons, runbooks
+from docs import (
+    built_in_profiles,
+    configuration,
+    drill_table,
+    metrics,
+    remedies,
+    repair_proofs,
+    repair_reasons,
+    runbooks,
+)
 from nodeprep.checks import CHECKS
 from nodeprep.cli.check import check_sheet
 from nodeprep.model import EVERYWHERE, Check, filled
@@ -135,6 +144,7 @@ def main() -> None:
     remedies.main()
     repair_proofs.main()
     repair_reasons.main()
+    drill_table.main()
 
 
 if __name__ == "__main__":

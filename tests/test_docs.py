@@ -9,11 +9,12 @@ from types import ModuleType
 
 import pytest
 
-from docs import built_in_profiles, repair_proofs
+from docs import built_in_profiles, drill_table, repair_proofs
 from nodeprep.checks import CHECKS
 from nodeprep.cli.check import check_sheet
 from nodeprep.config import remedy_files
 from nodeprep.model import EVERYWHERE, Check, filled
+from tests.kubernetes.test_repair_drills import DRILLS
 from tests.provision.remedy_cases import CASES
 
 TESTS = Path(__file__).resolve().parent
@@ -96,3 +97,14 @@ def test_each_remedy_has_a_row_that_says_where_it_is_proved() -> None:
     assert not cases & elsewhere
     assert {(case.remedy, case.check, case.reason) for case in CASES} == repair_proofs.proved(), "make prove-repair"
     assert repair_proofs.TARGET.read_text() == repair_proofs.page(), "run `make docs`"
+
+
+def test_the_readme_has_the_drill_table_that_was_measured_last() -> None:
+    assert drill_table.TARGET.read_text() == drill_table.page(), "run `make docs`"
+    rows = [row.split("\t")[:2] for row in drill_table.RESULTS.read_text().splitlines()]
+    assert rows == [[drill.story, ", ".join(drill.remedies)] for drill in DRILLS], "make prove-drills"
+
+
+def test_a_row_of_the_drill_table_says_what_is_left_without_the_plays() -> None:
+    lines = list(drill_table.table("a fault\tlink_up, mtu\t0.5\t1.2\t0.9\t32\t181.4\t185\t70\n"))
+    assert lines[2:] == ["| a fault | `link_up`, `mtu` | 1.2 s | 32 s | 181 s | 111 s | 185 s |"]

@@ -78,6 +78,11 @@ def told(cluster: Cluster, node: str) -> list[tuple[str, str]]:
     return [(one["reason"], one["message"]) for one in ours]
 
 
+def has_helped(cluster: Cluster, node: str, times: int = 1) -> bool:
+    """Whether its Events say so: they are posted after the gate is open."""
+    return [reason for reason, _ in told(cluster, node)].count("RepairHelped") == times
+
+
 def lease(cluster: Cluster, name: str) -> Object:
     return dict(cluster.call("GET", f"{LEASES}/{name}")[1])
 

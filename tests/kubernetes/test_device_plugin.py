@@ -92,7 +92,7 @@ def command(node: Node, tree: Path, *words: str) -> tuple[str, ...]:
 
 
 def access(node: Node) -> tuple[str, ...]:
-    return ("--kubeconfig", "/etc/kubernetes/kubeconfig", "--node", node.name)
+    return ("--kubeconfig", "/etc/kubernetes/kubelet.conf", "--node", node.name)
 
 
 def report(node: Node, tree: Path, *words: str) -> dict[str, Any]:

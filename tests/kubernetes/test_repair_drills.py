@@ -1,7 +1,7 @@
 """The drill table: faults of a node with its own kernel, mended unattended by both DaemonSets while a job's pod waits.
 
 The machine has a real RoCE device, a real kubelet and a real plugin. The agent's waits are those that ship. With
-NODEPREP_DRILL_TABLE the table of docs/repair-agent.md is written there (`make prove-drills`).
+NODEPREP_DRILL_TABLE the rows of the README's table are written there (`make prove-drills`; docs/drill_table.py).
 """
 
 from __future__ import annotations
@@ -14,40 +14,26 @@ from pathlib import Path
 
 import pytest
 
-from tests.kubernetes import remediated, repaired, training
-from tests.kubernetes.remediated import REPAIR
-from tests.kubernetes.shipped import STATE, UNHEALTHY, Object, condition, overlay, taints
+from docs import drill_table
+from tests.kubernetes import rdma_node, remediated, repaired, training
+from tests.kubernetes.rdma_node import MODULE, MTU
+from tests.kubernetes.shipped import STATE, UNHEALTHY, Object, condition, taints
 from tests.kubernetes.training import LONG, PODS, Announced, announced, bound, labelled, open_to_training, running
 from tests.rigs import rdma_plugin
+from tests.rigs.cluster import Cluster
 from tests.rigs.guest import Guest
 from tests.rigs.lab import RAIL, RDMA_DEVICE
 from tests.rigs.waiting import until
 
 TABLE = os.environ.get("NODEPREP_DRILL_TABLE")
-MTU = 9000  # bytes; of the rail, as the lab sets it
 PCI = "/sys/bus/pci"
-PROFILE = f"""apiVersion: nodeprep.io/v1
-kind: Profile
-name: node
-extends: rdma-roce
-gates: [sysctl.arp]
-want:
-  sysctl.arp: {{always: true}}
-  port.mtu: {{exactly: [{MTU}]}}
-expect:
-  modules: [ib_core, ib_umad, ib_uverbs]
-  devices:
-    "{RAIL.bdf}": {{driver: virtio-pci, rdma: {RDMA_DEVICE}, software: rxe}}
-"""
-# What nobody announces is looked at more often. Each wait of a repair is as it ships.
-CONFIGURATION = """apiVersion: nodeprep.io/v1
-kind: Config
-mode: repair
-default: node.yaml
-gate: {profiles: [node]}
-confirmation: {flap-count: 100}
-every: {cluster: 15, pci: 5}
-"""
+# Another plugin than that of the RDMA device, so that a pod waits for it alone.
+SERVED, DEVICES = "example.com/nic", 2
+NIC_PLUGIN = "nic-plugin"
+PLUGIN_DIES = f"""for one in /proc/[0-9]*; do
+grep -qs '[{SERVED[0]}]{SERVED[1:]}' $one/cmdline && kill -9 ${{one#/proc/}}
+done; true"""
+EXPECTED = f"  resources: {{{SERVED}: {DEVICES}}}\n"
 # What brings the rail's address and MTU back after a driver was bound anew: networkd does it on a node of its own.
 CONFIGURATOR = f"""while sleep 1; do
 ip address replace {RAIL.address} dev {RAIL.netdev}; ip link set {RAIL.netdev} mtu {MTU}
@@ -70,11 +56,12 @@ class Drill:
 
 
 DRILLS = (
-    Drill("a module is removed", "modprobe -r ib_umad", ("kernel_modules",)),
+    Drill("a module is removed", f"modprobe -r {MODULE}", ("kernel_modules",)),
     Drill("the RDMA link is deleted", f"rdma link delete {RDMA_DEVICE}", ("rdma_link_add",)),
     Drill("the interface is set down", f"ip link set {RAIL.netdev} down", ("link_up",)),
     Drill("the uverbs node is gone", "rm /dev/infiniband/uverbs0", ("rdma_device_nodes",)),
     Drill("the MTU is another one", f"ip link set {RAIL.netdev} mtu 1500", ("mtu",)),
+    Drill("a plugin died and left its socket", PLUGIN_DIES, ("plugin_restart",)),
     Drill("ARP is restricted by a sysctl", "sysctl -qw net.ipv4.conf.all.arp_ignore=1", ("sysctl_lingjun",)),
     Drill(
         "the NIC is unbound from its driver",
@@ -99,7 +86,8 @@ class Table:
 
     def text(self) -> str:
         return "".join(
-            "\t".join((drill.story, ", ".join(drill.remedies), *(f"{seconds:.0f}" for seconds in legs.values()))) + "\n"
+            "\t".join((drill.story, ", ".join(drill.remedies), *(f"{legs[leg]:.1f}" for leg in drill_table.LEGS)))
+            + "\n"
             for drill, legs in self.rows
         )
 
@@ -112,12 +100,41 @@ def guest(new_guest: Guest, tmp_path_factory: pytest.TempPathFactory) -> Iterato
     assert new_guest.lab.restore() == ()
     new_guest.run("ip", "link", "set", RAIL.netdev, "mtu", str(MTU))
     cluster.apply(rdma_plugin.manifest([{"operator": "Exists"}]))
-    files = {"config.yaml": CONFIGURATION, "node.yaml": PROFILE}
-    cluster.apply(overlay(tmp_path_factory.mktemp("manifests") / "own", files, REPAIR))
+    nic_plugin(cluster)
+    cluster.apply(rdma_node.manifests(tmp_path_factory.mktemp("manifests") / "own", EXPECTED))
     remediated.rolled_out(cluster, LONG)
     until(lambda: open_to_training(new_guest.object()), "the node is Ready", LONG)
     yield new_guest
     assert new_guest.lab.restore() == ()
+
+
+def nic_plugin(cluster: Cluster) -> None:
+    """The rig's own plugin in a pod whose container goes on where its process ends: nobody starts it again."""
+    script = (
+        f"tail -f /dev/null | /plugin device-plugin --resource {SERVED} --devices {DEVICES} & exec sleep 2147483647"
+    )
+    devices, program = "/var/lib/kubelet/device-plugins", str(cluster.program)
+    container = {
+        "name": "plugin",
+        "image": rdma_plugin.IMAGE,
+        "command": ["sh", "-c", script],
+        "volumeMounts": [
+            {"name": "devices", "mountPath": devices},
+            {"name": "program", "mountPath": "/plugin", "readOnly": True},
+        ],
+    }
+    volumes = [
+        {"name": "devices", "hostPath": {"path": devices}},
+        {"name": "program", "hostPath": {"path": program, "type": "File"}},
+    ]
+    spec = {
+        "containers": [container],
+        "volumes": volumes,
+        "tolerations": [{"operator": "Exists"}],
+        "hostNetwork": True,
+        "terminationGracePeriodSeconds": 0,
+    }
+    cluster.create("/api/v1/namespaces/kube-system/pods", {"metadata": {"name": NIC_PLUGIN}, "spec": spec})
 
 
 @pytest.fixture(scope="module")
@@ -155,14 +172,59 @@ def test_a_fault_is_mended_while_a_pod_waits(guest: Guest, node: Announced, tabl
         legs["repairing"] = node.when(stated("Repairing"), "a remedy runs", began) - began
         assert not any(bound(one) for _, one in pod.seen), "the pod waits"
         configurator = guest.run("sh", "-c", CONFIGURATOR).strip() if drill.configured else ""
-        legs["gate open"] = node.when(open_to_training, "the gate is open", began) - began
+        legs["gate open"] = node.when(open_to_training, "the gate is open", began + legs["repairing"]) - began
         legs["pod runs"] = pod.when(running, "the pod runs", began) - began
     if configurator:
         guest.run("kill", configurator)
+    ends = [one for one in remediated.records(guest) if one["state"] != "began"][before:]
+    legs["plays"] = sum(one["seconds"] for one in ends)
     table.rows.append((drill, legs))
     print(drill.story, {leg: round(seconds, 1) for leg, seconds in legs.items()})
     print("\n".join(message for _, message in repaired.told(cluster, guest.name)[-12:]))
-    ran = [remedy for remedy, end in repaired.runs(guest)[before:] if end == "done"]
+    ran = [one["remedy"] for one in ends if one["state"] == "done"]
     assert tuple(dict.fromkeys(ran)) == drill.remedies[: len(set(ran))]
     assert ran
     cluster.kubectl("delete", "pod", job, f"--timeout={LONG:g}s")
+
+
+def test_a_pod_that_holds_the_device_is_left_alone(guest: Guest, node: Announced) -> None:
+    """A remedy of class S1 runs beside it. One of class S2 waits for it, visibly, and runs once it is gone."""
+    cluster, name = guest.cluster, "holder"
+    with announced(cluster, PODS, name) as pod:
+        training.training_pod(cluster, name)
+        pod.when(running, "the pod runs")
+    held = identity(cluster, name)
+
+    before, began = len(repaired.runs(guest)), time.monotonic()
+    guest.run("ip", "link", "set", RAIL.netdev, "down")
+    node.when(stated("Repairing"), "a remedy of class S1 runs", began)
+    node.when(open_to_training, "the gate is open", time.monotonic())
+    assert repaired.runs(guest)[before:] == [("link_up", "done")]
+    assert identity(cluster, name) == held
+
+    before, began = len(repaired.runs(guest)), time.monotonic()
+    guest.run("ip", "link", "set", RAIL.netdev, "mtu", "1500")
+    waits = until(lambda: suppressed(cluster, guest.name, "mtu"), "a remedy of class S2 waits, and says so", LONG)
+    assert "(idle)" in waits
+    assert name in waits
+    assert not any(stated("Repairing")(one) for one in node.since(began))
+    assert repaired.runs(guest)[before:] == []
+    assert identity(cluster, name) == held
+    cluster.kubectl("delete", "pod", name, f"--timeout={LONG:g}s")
+    gone = time.monotonic()
+    node.when(stated("Repairing"), "it runs once the pod is gone", gone)
+    node.when(open_to_training, "the gate is open", time.monotonic())
+    assert [remedy for remedy, end in repaired.runs(guest)[before:] if end == "done"] == ["mtu"]
+
+
+def identity(cluster: Cluster, pod: str) -> tuple[str, int]:
+    """The uid of a pod, and how often its container was started again."""
+    found = cluster.call("GET", f"{PODS}/{pod}")[1]
+    assert running(found)
+    return found["metadata"]["uid"], found["status"]["containerStatuses"][0]["restartCount"]
+
+
+def suppressed(cluster: Cluster, node: str, remedy: str) -> str:
+    """What the last Event says of a remedy that waits, "" if there is none."""
+    said = [text for reason, text in repaired.told(cluster, node) if reason == "RepairSuppressed"]
+    return next((text for text in reversed(said) if text.startswith(f"{remedy} for")), "")

@@ -67,7 +67,7 @@ def test_new_nodes_are_provisioned_before_a_job_lands_there(cluster: Cluster, wa
     """All at once, each by its own playbook run, unattended."""
     for node in cluster.nodes.values():
         assert repaired.runs(node) == [("terway_dirs", "done")], node.name
-        until(partial(has_helped, cluster, node.name), f"{node.name} says that it helped")
+        until(partial(repaired.has_helped, cluster, node.name), f"{node.name} says that it helped")
     opened = {
         name: min(at for at, node in watched.nodes if node["metadata"]["name"] == name and is_open(node))
         for name in cluster.nodes
@@ -76,11 +76,6 @@ def test_new_nodes_are_provisioned_before_a_job_lands_there(cluster: Cluster, wa
         pod = cluster.call("GET", f"{repaired.PODS}/{JOB}-{number}")[1]
         bound = time.strptime(bound_at(cluster, f"{JOB}-{number}"), "%Y-%m-%dT%H:%M:%SZ")
         assert calendar.timegm(bound) >= int(opened[pod["spec"]["nodeName"]]), "not bound before the gate was open"
-
-
-def has_helped(cluster: Cluster, node: str, times: int = 1) -> bool:
-    """Whether its Events say so: they are posted after the gate is open."""
-    return [reason for reason, _ in repaired.told(cluster, node)].count("RepairHelped") == times
 
 
 def is_open(node: shipped.Object) -> bool:
@@ -98,7 +93,7 @@ def test_a_fault_is_mended_and_the_job_that_waited_runs(cluster: Cluster, watche
     finally:
         cluster.kubectl("uncordon", *others)
     print("\n".join(legs))
-    until(partial(has_helped, cluster, node.name, 2), f"{node.name} says that it helped again")
+    until(partial(repaired.has_helped, cluster, node.name, 2), f"{node.name} says that it helped again")
     said = repaired.told(cluster, node.name)
     print("\n".join(f"{reason}: {message}" for reason, message in said))
     assert "RepairFailed" not in {reason for reason, _ in said}

@@ -56,7 +56,7 @@ def files(cluster: Client, tree: Path, name: str, number: int, flags: Sequence[s
     (settings / "cgroup").write_text(f"{cgroup}\n")
     words = (
         "--config=/etc/kubernetes/kubelet.yaml",
-        "--kubeconfig=/etc/kubernetes/kubeconfig",
+        "--kubeconfig=/etc/kubernetes/kubelet.conf",
         f"--hostname-override={name}",
         f"--node-ip={address(number)}",
         f"--cgroup-root=/{cgroup}",
@@ -73,7 +73,7 @@ def files(cluster: Client, tree: Path, name: str, number: int, flags: Sequence[s
         "users": [{"name": "kubelet", "user": user}],
         "contexts": [{"name": "rig", "context": {"cluster": "rig", "user": "kubelet"}}],
     }
-    (settings / "kubeconfig").write_text(json.dumps(kubeconfig))
+    (settings / "kubelet.conf").write_text(json.dumps(kubeconfig))
     pod_network(tree, number)
 
 
@@ -227,7 +227,7 @@ class Node:
             raise RuntimeError(f"{self.name} does not run")
         path = f"PATH={self._tools}/root/usr/bin:{self.cluster.directory}/bin:{PATH}"
         # As the kubelet: COMMAND's own kubeconfig has an address of this machine's loopback.
-        return (*self._inside(), "env", path, "KUBECONFIG=/etc/kubernetes/kubeconfig")
+        return (*self._inside(), "env", path, "KUBECONFIG=/etc/kubernetes/kubelet.conf")
 
     def _inside(self) -> tuple[str, ...]:
         return ("nsenter", "--target", str(self._first()), "--net", "--mount", "--pid")

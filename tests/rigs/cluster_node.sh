@@ -17,7 +17,7 @@
 #          TREE/boot_id, and sysctls that the kubelet need not set. A guest needs none of this.
 #
 # The caller makes the network. An interface has the node's address (in TREE/etc/kubernetes/kubelet.flags). The server
-# in TREE/etc/kubernetes/kubeconfig can be reached, and also 10.96.0.1:443, which pods use for it.
+# in TREE/etc/kubernetes/kubelet.conf can be reached, and also 10.96.0.1:443, which pods use for it.
 set -euo pipefail
 
 apart=
