@@ -35,6 +35,6 @@ every: {cluster: 15, pci: 5}
 
 
 def manifests(directory: Path, expected: str = "") -> Path:
-    """A user's own kustomization: both DaemonSets in mode repair. `expected` is added to the profile's last part."""
+    """A user's own kustomization: both DaemonSets, mode repair. `expected` is added to the profile's last part."""
     files = {"config.yaml": CONFIGURATION, "node.yaml": PROFILE + expected}
-    return shipped.overlay(directory, files, REPAIR)
+    return shipped.overlay(directory, files, REPAIR, "kubelet-books")
