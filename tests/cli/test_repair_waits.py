@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from nodeprep.cli.daemon import agent_command, repair_waits
 from nodeprep.cli.usage import UsageError
-from nodeprep.decide.repair_policy import SHIPPED_WAITS, RepairWaits
+from nodeprep.decide.repair_policy import SHIPPED_WAITS, RepairPolicy, RepairWaits
 from nodeprep.values import field_names
 from tests import test_docs_names
 from tests.cli.program import nodeprep
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ROOT / "agent/nodeprep"
-NAMES = "conviction, settled, passes, fresh, unknown, silent, retry"
+NAMES = "conviction, settled, passes, fresh, unknown, silent, retry, back_off"
 RANGE = "wanted a number of seconds, more than 0 and at most 600"
 
 READ = [
@@ -28,12 +28,19 @@ READ = [
     ("settled=1", RepairWaits(settled=1.0)),
     ("settled=1,conviction=2,passes=3,fresh=30,unknown=2,silent=5", RepairWaits(2.0, 1.0, 3.0, 30.0, 2.0, 5.0)),
     ("passes=0.25, silent=600", RepairWaits(passes=0.25, silent=600.0)),
+    ("back_off=2", RepairWaits(back_off=2.0)),
 ]
 
 
 @pytest.mark.parametrize(("text", "waits"), READ)
 def test_waits_are_read(text: str | None, waits: RepairWaits) -> None:
     assert repair_waits.read(text) == waits
+
+
+def test_as_shipped_no_back_off_is_shorter_than_it_is_configured() -> None:
+    policy = RepairPolicy(back_off=(60.0, 300.0, 86400.0))
+    assert SHIPPED_WAITS.shorten(policy) == policy
+    assert RepairWaits(back_off=90.0).shorten(policy).back_off == (60.0, 90.0, 90.0)
 
 
 REFUSED = [
@@ -71,7 +78,8 @@ def test_whatever_stands_there_is_read_or_refused_in_one_line(text: str) -> None
     except UsageError as error:
         said = str(error)
     assert said.isprintable()
-    assert all(0.0 < getattr(waits, name) <= 600.0 for name in field_names(RepairWaits))
+    longest = {name: max(600.0, getattr(SHIPPED_WAITS, name)) for name in field_names(RepairWaits)}
+    assert all(0.0 < getattr(waits, name) <= limit for name, limit in longest.items())
 
 
 # --- nothing that is shipped sets it ---

@@ -147,7 +147,7 @@ class Repairing:
             clock=reconciler.budget_clock(),
             mode=own.mode,
             gate=own.gate,
-            policy=own.repair,
+            policy=reconciler.waits.shorten(own.repair),
             waits=reconciler.waits,
             remedy_after=own.readiness.remedy_after,
             node=seen,

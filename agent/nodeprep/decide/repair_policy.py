@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nodeprep.decide.remedy_header import SafetyClass
-from nodeprep.values import Value, field
+from nodeprep.values import Value, field, replace
 
 
 class PlayDeadlines(Value):
@@ -43,6 +43,7 @@ class RepairWaits(Value):
     play. `fresh`: a list of pods or of Leases older than this proves nothing. `unknown`: an attempt that the remediator
     does not know may still lie in its socket. `silent`: after the deadline of a play, so long nobody believes that it
     has ended because the remediator is silent. `retry`: what others hold back is approached again after so long.
+    `back_off`: no wait between two tries is longer. As shipped it is the longest that the configuration may have.
     """
 
     conviction: float = 30.0
@@ -52,6 +53,11 @@ class RepairWaits(Value):
     unknown: float = 10.0
     silent: float = 60.0
     retry: float = 30.0
+    back_off: float = 86400.0
+
+    def shorten(self, policy: RepairPolicy) -> RepairPolicy:
+        """The policy with no longer waits between two tries than these."""
+        return replace(policy, back_off=tuple(min(one, self.back_off) for one in policy.back_off))
 
 
 SHIPPED_WAITS = RepairWaits()
