@@ -14,7 +14,7 @@ PROFILE = f"""apiVersion: nodeprep.io/v1
 kind: Profile
 name: node
 extends: rdma-roce
-gates: [sysctl.arp, plugin.sockets]
+gates: [sysctl.arp]
 want:
   sysctl.arp: {{always: true}}
   port.mtu: {{exactly: [{MTU}]}}
@@ -37,4 +37,4 @@ every: {cluster: 15, pci: 5}
 def manifests(directory: Path, expected: str = "") -> Path:
     """A user's own kustomization: both DaemonSets, mode repair. `expected` is added to the profile's last part."""
     files = {"config.yaml": CONFIGURATION, "node.yaml": PROFILE + expected}
-    return shipped.overlay(directory, files, REPAIR, "kubelet-books")
+    return shipped.overlay(directory, files, REPAIR)
