@@ -22,7 +22,7 @@ steps := test-guests test-cluster test-lab test-provision test-kubernetes test-u
 lanes := 3
 guests := $(addprefix tests/kubernetes/test_,training_pod.py guest.py)
 remedies := tests/provision/test_remedies.py
-drills := $(addprefix tests/kubernetes/test_repair_,new_guests.py drills.py)
+drills := $(addprefix tests/kubernetes/test_repair_,drills.py new_guests.py)
 next := nice -n 5
 # Tests that wait longest begin first. An idle process takes tests from the one that has most of them.
 waiting := $(wildcard tests/cluster/test_publish_*.py) tests/cluster/test_plugin_updated.py tests/cluster/test_publisher.py
@@ -218,7 +218,7 @@ prove-drills: ## the drill table of the README: faults of a node with its own ke
 	@.ci/venv dev
 	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/guest.py packages)" && .ci/apt $$packages
 	$(py) tests/rigs/cluster.py build
-	@NODEPREP_DRILL_TABLE=$(CURDIR)/proofs/drills.tsv .ci/prove drills $(py) -m pytest -m prove $(drills)
+	@NODEPREP_DRILL_TABLE=$(CURDIR)/proofs/drills.tsv .ci/prove drills $(py) -m pytest -s -m prove $(drills)
 	@$(MAKE) docs
 prove-fuzz: COUNT := 30000
 prove-histories: COUNT := 1000000
