@@ -1,7 +1,7 @@
 """kill -9 of the agent or the remediator at each step of a repair: no run is lost, and none is doubled.
 
 Each line of the node's `ip` is one run of the playbook. The chains run beside each other, for they wait more than they
-compute: after a run that was cut off the back-off is a minute. No more than two have one fleet: of three nodes with the
+compute. No more than two have one fleet: of three nodes with the
 same fault none repairs.
 """
 
@@ -34,7 +34,7 @@ ASKS = [
 ]
 GIVES_BACK = ("GET", r"/leases/nodeprep-slot-\d$")  # it looks whose it is
 SLOW_SECONDS = 3.0  # for a list of the Leases: a remediator is stopped meanwhile, that was just heard
-WAITS = "settled=2,conviction=1,passes=3,unknown=1,silent=2,retry=1"
+WAITS = "settled=2,conviction=1,passes=3,unknown=1,silent=2,retry=1,back_off=3"
 SLOTS = 2
 MORE = f"repair: {{tries: 10, slots: {SLOTS}}}\n"
 # Who is killed while its case is judged needs time to start again. Else a remedy that did not help is to end soon.
