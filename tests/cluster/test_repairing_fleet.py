@@ -86,7 +86,7 @@ def test_of_three_nodes_one_is_in_repair_at_a_time(cluster: Cluster, some: Calla
         for one in ones[:2]:
             one.waits(waits=True)
             one.down()
-        (first,) = until(partial(in_play, ones), "the first play")
+        first = until(partial(in_play, ones), "the first play")[0]
         ones[2].node.run("rm", "-rf", RECORDS)
         for one in ones:
             if one is not first:
