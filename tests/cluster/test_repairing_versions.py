@@ -27,9 +27,10 @@ NEXT = f"{VERSION}+next"
 ASKED_AGAIN_SECONDS = 61  # a little more than until the remediator is asked again that was of another version
 CONFIGURATION = repaired_node.configuration(more="repair: {tries: 10}\n")
 Replace = Callable[[Repaired, Path | None], None]
-ORDERS: list[tuple[Replace, Replace]] = [
+# Either has a newer agent beside an older remediator at one time, and the reverse at another.
+ORDERS = [
     (Repaired.replace_agent, Repaired.replace_remediator),
-    (Repaired.replace_remediator, Repaired.replace_agent),
+    pytest.param(Repaired.replace_remediator, Repaired.replace_agent, marks=pytest.mark.prove),
 ]
 
 
