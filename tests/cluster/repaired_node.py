@@ -2,12 +2,16 @@
 
 Real here: both programs and their sockets, files and signals, Ansible, the node's links, the API server. The agent's
 waits are shortened by an argument that nothing shipped has. `ip` of the node is a script that writes down what a
-playbook has it do; it does that, only says so, or waits.
+playbook has it do; it does that, only says so, or waits. Where minutes must pass, both programs start again in a time
+namespace whose CLOCK_BOOTTIME is ahead, as on a machine that was suspended.
 """
 
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,7 +23,7 @@ from typing import Any
 from nodeprep.decide import fleet_notes
 from tests.cluster import accounts, published_node
 from tests.cluster.published_node import LEASES, NODES, SHIPPED, Published
-from tests.rigs.agent import PROGRAM, Agent
+from tests.rigs.agent import LONG, PROGRAM, Agent
 from tests.rigs.api_proxy import Proxy
 from tests.rigs.cluster import Cluster
 from tests.rigs.netns import REPOSITORY, Node
@@ -59,16 +63,61 @@ readiness: {{validation-limit: {limit:g}, remedy-after: 0}}
 
 
 @dataclass(slots=True)
-class Repaired(Published):
-    """A Node with its agent, and the remediator of its node."""
+class ClockedAgent(Agent):
+    """An agent whose CLOCK_BOOTTIME is so many seconds ahead of this machine's."""
 
+    ahead: int = 0
+
+    def argv(self, *more: str) -> list[str]:
+        return [*clocked(self.ahead), *Agent.argv(self, *more)]
+
+
+def clocked(ahead: int) -> tuple[str, ...]:
+    """The words before a command that give it such a clock."""
+    return ("unshare", "--time", f"--boottime={ahead}") if ahead else ()
+
+
+@dataclass(slots=True)
+class Repaired(Published):
+    """A Node with its agent, and the remediator of its node. `release` is what the remediator runs, None for ours."""
+
+    agent: ClockedAgent
     remediator: Remediator
     serving: ExitStack
+    release: Path | None = None
+    process: subprocess.Popen[bytes] | None = None
 
     def serve(self) -> None:
         """A remediator runs on the node, the first one or another one after that."""
         self.serving.close()
-        self.serving.enter_context(self.remediator.serving())
+        before = (*clocked(self.agent.ahead), *entering(self.node))
+        of_release = ("env", f"PYTHONPATH={self.release}") if self.release is not None else ()
+        program = (*of_release, sys.executable, "-m", "nodeprep")
+        self.remediator = Remediator(self.remediator.directory, before=before, program=program)
+        self.process = self.serving.enter_context(self.remediator.serving())
+
+    def replace_remediator(self, release: Path | None) -> None:
+        """A rollout: it ends as the kubelet has it end, and another release takes its place, ours if it is None."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(timeout=LONG) == 0
+        self.release = release
+        self.serve()
+
+    def replace_agent(self, release: Path | None) -> None:
+        """The same of the agent."""
+        assert self.agent.stop() == 0
+        self.agent.variables.pop("PYTHONPATH", "")
+        if release is not None:
+            self.agent.variables["PYTHONPATH"] = str(release)
+        self.agent.start()
+
+    def leap(self, seconds: int) -> None:
+        """So much later, by their own clock, agent and remediator run again."""
+        self.agent.kill()
+        self.agent.ahead += seconds
+        self.serve()
+        self.agent.start()
 
     def down(self, link: str = "eth1") -> None:
         """The fault: somebody set the link down."""
@@ -123,9 +172,13 @@ class Repaired(Published):
         """What the agent says of its repairs."""
         return dict(self.agent.report()["agent"]["repair"])
 
+    def records(self) -> list[dict[str, Any]]:
+        """The remediator's ledger: a record for each beginning and each end."""
+        return self.remediator.records() if self.remediator.ledger.exists() else []
+
     def ran(self) -> list[tuple[float, float]]:
         """When each of its runs began and ended, in seconds since 1970, by the remediator's ledger."""
-        records = self.remediator.records()
+        records = self.records()
         began = {one["id"]: one["at"] for one in records if one["state"] == "began"}
         return [(began[one["id"]], one["at"]) for one in records if one["state"] != "began"]
 
@@ -165,6 +218,11 @@ def fleet(cluster: Cluster, slots: int = 1, new: int = 2) -> Iterator[ExitStack]
             cluster.call("DELETE", f"{LEASES}/{name}")
 
 
+def entering(node: Node) -> tuple[str, ...]:
+    """The words before a command that has to run on a node."""
+    return ("nsenter", "-t", str(node.pid), "-n", "-m", f"--wd={REPOSITORY}")
+
+
 def holder(cluster: Cluster, slot: str = f"{SLOT}0") -> str:
     spec = cluster.call("GET", f"{LEASES}/{slot}")[1].get("spec") or {}
     return str(spec.get("holderIdentity") or "")
@@ -180,6 +238,14 @@ def hold_slot(cluster: Cluster, node: str | None, seconds: int = 600, ago: float
     at = now(ago)
     spec = {"holderIdentity": node, "leaseDurationSeconds": node and seconds, "renewTime": node and at}
     code, told = cluster.call("PATCH", f"{LEASES}/{SLOT}0", {"spec": spec})
+    assert code == 200, told
+
+
+def pass_time(cluster: Cluster) -> None:
+    """The slot as it is when the time of its holder is just over."""
+    spec = cluster.call("GET", f"{LEASES}/{SLOT}0")[1]["spec"]
+    ago = spec["leaseDurationSeconds"] + fleet_notes.SKEW_SECONDS + 1
+    code, told = cluster.call("PATCH", f"{LEASES}/{SLOT}0", {"spec": {"renewTime": now(ago)}})
     assert code == 200, told
 
 
@@ -213,17 +279,15 @@ def repaired(
     node.run("sh", "-c", f"mkdir -p /usr/local/sbin && mount -t tmpfs rig /usr/local/sbin && : >{TABLE}")
     node.run("sh", "-c", "cat >/usr/local/sbin/ip && chmod 755 /usr/local/sbin/ip", text=SCRIPT)
     node.run("sh", "-c", "mkdir -p /etc/kubernetes && cat >/etc/kubernetes/kubelet.conf", text=KUBECONFIG)
-    enter = ("nsenter", "-t", str(node.pid), "-n", "-m", f"--wd={REPOSITORY}")
     with Proxy(cluster) as proxy, Relay(node.pid, proxy.port):
         file = cluster.kubeconfig({"token": token}, {"server": proxy.url})
         options = ("--kubeconfig", str(file), "--node", name, "--repair-waits", waits)
-        agent = Agent(place, node, 0, (*PROGRAM, *options))
+        agent = ClockedAgent(place, node, 0, (*PROGRAM, *options))
         agent.variables = {"NODEPREP_REMEDIATOR_DIR": f"{place}/remediator/socket"}
         agent.configure(config or configuration())
         (agent.config.parent / "links.yaml").write_text(profile)
         (place / "remediator").mkdir()
-        remediator = Remediator(place / "remediator", before=enter)
-        made = Repaired(cluster, name, proxy, agent, remediator, ExitStack())
+        made = Repaired(cluster, name, proxy, agent, Remediator(place / "remediator"), ExitStack())
         try:
             with made.serving, ExitStack() as ended:
                 if serves:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from nodeprep.decide.repair_policy import RepairPolicy
 from tests.cluster import repaired_node
 from tests.cluster.published_node import RELEASED, UNHEALTHY
 from tests.cluster.repaired_node import Repaired, configuration
@@ -21,6 +22,7 @@ from tests.rigs.netns_node import Shape
 from tests.rigs.waiting import until
 
 PAUSE = "nodeprep.io/pause"
+VALIDATION_SECONDS = 31  # a little more than a remedy has to help (repaired_node.configuration)
 
 
 @pytest.fixture(scope="module")
@@ -68,18 +70,42 @@ def test_a_link_that_is_down_is_set_up_again(cluster: Cluster, repaired: Callabl
     assert (told[0], told[-1], set(told[1:-1])) == ("RepairPlanned", "RepairHelped", {"RepairStep"})
 
 
-def test_a_play_that_lies_spends_its_budget_and_no_other(repaired: Callable[..., Repaired]) -> None:
-    """Its own word is that the link is up. A human is called for; another link is mended all the same."""
-    one = repaired(config=configuration(more="repair: {tries: 1}\n"))
+def test_a_play_that_lies_is_tried_three_times_later_and_later(repaired: Callable[..., Repaired]) -> None:
+    """Its own word is that the link is up. All numbers are as shipped, and the node's clock is put forward.
+
+    Then a human is called for, and an hour does not change that. Another link is mended all the same.
+    """
+    one = repaired()
+    first, second, longest = (int(seconds) for seconds in RepairPolicy().back_off)
     one.lies("eth1", lies=True)
     one.down("eth1")
+    tried_in_vain(one, 1)
+    until(lambda: one.suppressed() == {"eni.up": "back-off"}, "it waits")
+    one.leap(first)
+    tried_in_vain(one, 2)
+    until(lambda: one.suppressed() == {"eni.up": "back-off"}, "it waits again")
+    one.leap(first)
+    until(lambda: one.suppressed() == {"eni.up": "back-off"}, "what was long enough the first time is not any more")
+    assert len(one.calls()) == 2
+    one.leap(second - first)
+    tried_in_vain(one, 3)
+    one.leap(longest)
+    until(lambda: one.suppressed() == {"eni.up": "budget"}, "no try is left")
     until(lambda: one.labels()["nodeprep.io/state"] == "AwaitingHuman", "a human is called for")
-    assert (one.calls(), one.outcomes(), one.suppressed()) == (["eth1"], ["unreleased"], {"eni.up": "budget"})
     one.down("eth2")
-    until(lambda: one.is_up("eth2"), "the other link")
-    until(lambda: one.outcomes() == ["unreleased", "released"], "and its case is released")
-    assert one.calls() == ["eth1", "eth2"]
+    until(lambda: one.outcomes() == [*["unreleased"] * 3, "released"], "another link is mended")
+    assert one.calls() == [*["eth1"] * 3, "eth2"]
+    assert (one.is_up("eth1"), one.is_up("eth2")) == (False, True)
+    assert one.suppressed() == {"eni.up": "budget"}
     one.lies("eth1", lies=False)
+
+
+def tried_in_vain(one: Repaired, number: int) -> None:
+    """Returns when a try, so many by now, is over: it is judged when its time is up."""
+    one.step("validating")
+    one.leap(VALIDATION_SECONDS)
+    until(lambda: one.outcomes() == ["unreleased"] * number, f"try {number} is over")
+    assert one.calls() == ["eth1"] * number
 
 
 def reread(one: Repaired, config: str) -> None:
@@ -200,15 +226,3 @@ def test_without_a_remediator_nothing_begins(repaired: Callable[..., Repaired]) 
     one.serve()
     one.mended()
     assert one.calls() == ["eth1"]
-
-
-def test_a_slot_that_a_dead_node_held_is_free_after_its_time(
-    cluster: Cluster, repaired: Callable[..., Repaired]
-) -> None:
-    one = repaired()
-    repaired_node.hold_slot(cluster, "another-node", seconds=1, ago=120)
-    one.down()
-    until(one.is_up, "the play")
-    one.mended()
-    assert one.calls() == ["eth1"]
-    until(lambda: repaired_node.holder(cluster) == "", "the slot is given back")

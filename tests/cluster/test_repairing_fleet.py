@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.cluster import repaired_node
+from nodeprep.decide.fleet_notes import SKEW_SECONDS
+from tests.cluster import fleet_watch, repaired_node
+from tests.cluster.fleet_watch import FleetWatch
 from tests.cluster.repaired_node import Repaired, configuration
 from tests.rigs.cluster import Cluster
 from tests.rigs.netns import Node
@@ -72,21 +74,79 @@ def test_a_fault_of_three_nodes_is_none_of_theirs(some: Callable[..., list[Repai
 
 
 def test_of_three_nodes_one_is_in_repair_at_a_time(cluster: Cluster, some: Callable[..., list[Repaired]]) -> None:
-    """Two have one fault, the third has another. No play begins before the one before it was judged."""
+    """Two have one fault, the third has another. No play begins before the one before it was judged.
+
+    A watch of the API server says the same. The plays of the two are held until all others were refused the slot.
+    """
     profile = "apiVersion: nodeprep.io/v1\nkind: Profile\nname: links\ngates: [eni.up, terway.directories]\n"
     quick = "every: {terway: 1}\nconfirmation: {slow: {fails: 1, of: 1, apart: 0, span: 0}, "
     config = configuration().replace("confirmation: {", quick)
     ones = some(3, config=config, profile=profile)
-    for one in ones[:2]:
-        one.down()
-    ones[2].node.run("rm", "-rf", RECORDS)
-    for one in ones:
-        until(partial(has_come_out, one, "released"), f"{one.name} is mended")
+    with fleet_watch.watching(cluster, f"{repaired_node.SLOT}0") as watch:
+        for one in ones[:2]:
+            one.waits(waits=True)
+            one.down()
+        first = until(partial(in_play, ones), "the first play")[0]
+        ones[2].node.run("rm", "-rf", RECORDS)
+        for one in ones:
+            if one is not first:
+                until(partial(waits_for_slot, one), f"{one.name} waits for the slot")
+        until(partial(is_repairing, watch, first), "the Node says that it is in repair")
+        assert repaired_node.holder(cluster) == first.name
+        first.waits(waits=False)
+        (second,) = (one for one in ones[:2] if one is not first)
+        until(partial(is_repairing, watch, second), "the second play")
+        assert repaired_node.holder(cluster) == second.name
+        second.waits(waits=False)
+        for one in ones:
+            until(partial(has_come_out, one, "released"), f"{one.name} is mended")
+        until(lambda: repaired_node.holder(cluster) == "", "the slot is given back")
+        watch.come_to(first.name)
     times = sorted((begun, over) for one in ones for begun, over in one.ran())
-    print(times)
+    print(times, watch.holders())
     assert len(times) == 3
     assert all(over < begun for (_, over), (begun, _) in pairwise(times))
-    until(lambda: repaired_node.holder(cluster) == "", "the slot is given back")
+    assert set(watch.holders()[1::2]) == {one.name for one in ones}
+    assert set(watch.holders()[::2]) == {""}, "nobody takes it from another"
+    assert len(watch.most_at_once()) == 1
+
+
+def waits_for_slot(one: Repaired) -> bool:
+    return "slot" in one.suppressed().values()
+
+
+def in_play(ones: list[Repaired]) -> list[Repaired]:
+    return [one for one in ones if one.calls()]
+
+
+def is_repairing(watch: FleetWatch, one: Repaired) -> bool:
+    return watch.state(one.name) == "Repairing"
+
+
+@pytest.mark.parametrize("waits", [False, pytest.param(True, marks=pytest.mark.prove)], ids=("later", "waits"))
+def test_a_slot_of_a_node_that_died_is_taken_when_its_time_is_over(
+    cluster: Cluster, some: Callable[..., list[Repaired]], waits: bool
+) -> None:
+    """Killed in the middle of its play, and it never comes again. `waits`: two minutes, which else are taken off."""
+    dies, lives = some(2, config=configuration(more="repair: {deadline: {safe: 30}}\n"))
+    with fleet_watch.watching(cluster, f"{repaired_node.SLOT}0") as watch:
+        dies.waits(waits=True)
+        dies.down()
+        until(dies.calls, "the play is in its middle")
+        dies.agent.kill()
+        dies.remediator.end()
+        lives.down()
+        until(partial(waits_for_slot, lives), "the other waits for the slot")
+        assert (lives.calls(), repaired_node.holder(cluster)) == ([], dies.name)
+        if not waits:
+            repaired_node.pass_time(cluster)
+        lives.mended()
+        until(lambda: repaired_node.holder(cluster) == "", "the slot is given back")
+        watch.come_to(lives.name)
+    assert watch.holders()[:4] == ["", dies.name, lives.name, ""]
+    assert (dies.calls(), lives.calls(), lives.outcomes()) == (["eth1"], ["eth1"], ["released"])
+    last, next_one = watch.renewals(dies.name)[-1], watch.renewals(lives.name)[0]
+    assert next_one.at - last.at > last.seconds + SKEW_SECONDS
 
 
 def test_a_remedy_that_never_helps_stops_after_the_third_new_node(
