@@ -122,9 +122,13 @@ def test_what_was_tried_and_cannot_be_read_is_not_nothing() -> None:
 
 def test_a_node_of_which_no_agent_ever_said_anything_is_new() -> None:
     lost = gate_readiness.state_at_start(None, "boot", "u1", NOW)
-    assert node_meeting.meet_node(lost, says(), AT, forgetful=True).agent_state.was_ready is False
-    stated = NodeAnnotations("u1", stated="Ready")
-    assert node_meeting.meet_node(lost, stated, AT, forgetful=True).agent_state.was_ready is None
+    for heard, was_ready in (
+        (NodeAnnotations("u1", created=AT.wall - 60), False),
+        (NodeAnnotations("u1", created=AT.wall - 7200), None),  # it may have jobs: nodeprep was just installed
+        (NodeAnnotations("u1"), None),
+        (NodeAnnotations("u1", stated="Ready", created=AT.wall - 60), None),
+    ):
+        assert node_meeting.meet_node(lost, heard, AT, forgetful=True).agent_state.was_ready is was_ready
 
 
 def test_what_hardware_shows_meanwhile_takes_nothing_back() -> None:

@@ -115,6 +115,20 @@ def test_1_nor_does_it_before_the_case_was_judged() -> None:
     assert [case.convicted for case in state.cases if case.check == FLAP] == [True]
 
 
+def test_1_a_gate_that_fails_again_before_the_case_was_judged_is_not_open() -> None:
+    """Guard: an excused failure takes what was proven too. It makes no case, so nothing else would close the gate."""
+    state = look(played(), NOW + 1, finding(PORT, remedy=LINK_UP))
+    for at in (NOW + 2, NOW + 12, NOW + 22, NOW + 34):
+        state = look(state, at, finding(PORT, remedy=LINK_UP))
+    assert state.pass_streaks[FLAP].proven
+    state = look(state, NOW + 40, finding(PORT, remedy=LINK_UP), finding(FLAP, reason="WentDown"))
+    for at in (NOW + 50, NOW + 60, NOW + 80):
+        state = look(state, at, finding(FLAP, reason="WentDown"))
+    assert [one.outcome for one in state.attempts] == ["released"]
+    assert state.state in (NodeState.BOOTSTRAP, NodeState.UNHEALTHY)
+    assert state.gates == ()
+
+
 def test_1_a_fault_that_was_there_before_does_not_pass_by_looks_that_are_left_out() -> None:
     """Guard: of an excused check a conviction of before the play is judged as ever."""
     before = wrong(None, check=FLAP, reason="WentDown", looks=())

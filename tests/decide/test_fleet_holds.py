@@ -11,15 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeprep.config import keys
-from nodeprep.decide import fleet_holds, fleet_notes, repair_slots
+from nodeprep.decide import attempt_steps, fleet_holds, fleet_notes, repair_slots
 from nodeprep.decide.fleet_holds import FLEET
 from nodeprep.decide.fleet_notes import FleetLease, RepairNote
-from nodeprep.decide.repair_policy import RepairPolicy
+from nodeprep.decide.remedy_header import SafetyClass
+from nodeprep.decide.repair_policy import SHIPPED_WAITS, RepairPolicy
 from nodeprep.decide.repair_refusal import SuppressionReason
 from nodeprep.publish import admission_policy, agent_lease
+from nodeprep.repair import remediator
 from nodeprep.values import replace
-from tests.agent_state_values import past
-from tests.repair_values import OWN, WALL, clock, fleet, new, slot, unhealthy, without, wrong
+from tests.agent_state_values import attempt, past
+from tests.repair_values import NOW, OWN, WALL, clock, fleet, new, slot, unhealthy, without, wrong
 from tests.repair_values import agent_lease as lease_of
 
 FAULT, REMEDY = "port.state/NoSignal", "link_up"
@@ -80,7 +82,9 @@ HELD: list[tuple[tuple[FleetLease, ...], bool, SuppressionReason | None, str]] =
     (fleet(HELPED, failed("n2", 31), failed("n3", 31), failed("n4"), orders=RESUMED), False, None, ""),
     (fleet(HELPED, failed("n2"), failed("n3"), BLIND[0]), False, R.HELD, "b1"),
     (fleet(HELPED, *BLIND), False, None, ""),  # nobody says anything of this remedy
-    (fleet(HELPED, lease_of("n2", held={REMEDY: WALL - 60})), False, R.HELD, "nodes that are gone"),
+    (fleet(HELPED, lease_of("n2", held={REMEDY: WALL - 60})), False, R.HELD, "on several nodes, as n2 saw"),
+    (fleet(HELPED, lease_of("n2", held={REMEDY: WALL + 61})), False, None, ""),  # nobody saw that yet
+    (fleet(HELPED, lease_of("n2", held={REMEDY: 9e15}), orders=RESUMED), False, None, ""),
     (fleet(HELPED, lease_of("n2", held={REMEDY: WALL - 3600}), orders=RESUMED), False, None, ""),
     (fleet(HELPED, lease_of("n2", held={"mtu": WALL})), False, None, ""),
     # one that helped nowhere yet
@@ -269,3 +273,21 @@ def test_what_a_newer_version_says_beside_is_passed_over() -> None:
 @given(st.text(max_size=120) | st.recursive(st.none() | st.floats() | st.text(), st.lists).map(str))
 def test_whatever_stands_in_a_note_breaks_nothing(text: Any) -> None:
     assert isinstance(fleet_notes.parsed(text), RepairNote)
+
+
+def test_who_hangs_in_a_remedy_says_that_it_does_not_help() -> None:
+    """It frees its slot. Else each node of the fleet would hang in it, one after the other."""
+    run = attempt("running", step_since=NOW - 120 - attempt_steps.HUNG_SECONDS)
+    for ago, said in ((0.0, {}), (1.0, {"link_up": run.wall})):
+        hangs = unhealthy(attempt=replace(run, step_since=run.step_since - ago))
+        told = fleet_notes.note(hangs, (), serving=True, trying={"link_up": fleet_notes.UNDER_WAY}, clock=clock())
+        assert told.unhelpful == said
+
+
+@pytest.mark.parametrize("safety", [SafetyClass.S1, SafetyClass.S2])
+def test_a_holder_without_the_api_server_has_ended_before_another_takes_its_slot(safety: SafetyClass) -> None:
+    """It lost the server right after it took the slot. Its clock is a minute slow, and the other one a minute fast."""
+    play = RepairPolicy().deadline.of(safety)
+    ends = SHIPPED_WAITS.fresh + SHIPPED_WAITS.unknown + play + remediator.MARGIN_SECONDS
+    taken = repair_slots.duration(play) + fleet_notes.SKEW_SECONDS - 2 * admission_policy.CLOCK_SKEW_SECONDS
+    assert taken >= ends

@@ -9,7 +9,7 @@ import pytest
 from nodeprep.decide import driver_owner, foreign_maintenance, pod_requests
 from nodeprep.decide.driver_owner import DriverFamily
 from nodeprep.decide.remedy_header import Idle
-from nodeprep.facts.kubernetes.cluster import Pod
+from nodeprep.facts.kubernetes.cluster import Owner, Pod
 from nodeprep.model import Unreadable, Why
 from tests import cluster_values
 from tests.repair_values import node
@@ -91,6 +91,7 @@ def test_a_remedy_touches_a_driver_of_others(
 
 
 BLIND = Unreadable(Why.MALFORMED, "requests")
+PLUGINS = Owner("apps/v1", "DaemonSet", "rdma-plugin")
 ENI = {"aliyun/member-eni": 1}
 ASKED: list[tuple[Idle, tuple[Pod, ...], str]] = [
     (Idle.RDMA, (), ""),
@@ -110,6 +111,15 @@ ASKED: list[tuple[Idle, tuple[Pod, ...], str]] = [
     (Idle.RDMA, (pod(phase=BLIND),), "something"),
     (Idle.RDMA, (pod(name=BLIND, requests={"rdma/hca": 1}),), "of an unreadable name"),
     (Idle.RDMA, tuple(pod(name=f"p{n}", requests={"rdma/hca": 1}) for n in range(5)), "and 2 more"),
+    # bound and not started: no process of it shows yet what it opens
+    (Idle.RDMA, (pod(phase="Pending"),), ""),
+    (Idle.RDMA, (pod(phase="Pending", host_network=True),), "(the host's network, not started yet)"),
+    (Idle.NETDEV, (pod(phase="Pending", writes=("/dev/infiniband",)),), "(/dev/infiniband, not started yet)"),
+    (Idle.NETDEV, (pod(phase="Pending", writes=("/",)),), "(/, not started yet)"),
+    (Idle.NETDEV, (pod(phase="Pending", writes=("/devices", "/data")),), ""),
+    (Idle.RDMA, (pod(phase="Running", host_network=True, writes=("/dev/infiniband",)),), ""),  # its processes tell
+    (Idle.RDMA, (pod(phase="Pending", host_network=True, owner=PLUGINS),), ""),  # it may wait for our gate
+    (Idle.NOTHING, (pod(phase="Pending", host_network=True),), ""),
     (Idle.NOTHING, (pod(requests={"rdma/hca": 1}),), ""),
     (Idle.PLUGIN, (pod(requests={"rdma/hca": 1}),), ""),
 ]

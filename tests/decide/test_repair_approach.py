@@ -82,7 +82,7 @@ def test_the_whole_way_takes_eleven_seconds_and_more() -> None:
     steps = [walked(*WAY[:number]).step for number in range(5)]
     assert steps == ["taint", "settling", "fleet", "slot", "ready"]
     ready = walked(*WAY)
-    assert (ready.slot.name, ready.slot_until) == ("nodeprep-slot-0", NOW + 12 + 660)
+    assert (ready.slot.name, ready.slot_until) == ("nodeprep-slot-0", NOW + 12 + 840)
     state = repair_attempt.begun(STATE, ready, chosen(at=NOW + 13), terms(NOW + 13))
     assert state is not None
     assert state.attempt is not None

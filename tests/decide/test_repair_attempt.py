@@ -159,6 +159,20 @@ def test_a_start_only_asks(step: str, found: str) -> None:
     assert repair_attempt.due(state, terms(NOW + 3)).action is not A.SEND_RUN
 
 
+BLAMED = [
+    ("ledger", {}),
+    ("asked", {"link_up": 1.8e9}),
+    ("running", {"link_up": 1.8e9}),
+    ("validating", {"link_up": 1.8e9}),
+]
+
+
+@pytest.mark.parametrize(("step", "unhelpful"), BLAMED)
+def test_a_remedy_that_a_boot_cut_off_is_told_to_the_fleet(step: str, unhelpful: dict[str, float]) -> None:
+    """It may have brought the boot about, on each node on which it runs."""
+    assert gate_readiness.state_at_start(at(step), "of another boot", "uid-1", 5.0).unhelpful == unhelpful
+
+
 def test_another_node_or_a_damaged_memory_of_this_boot_ends_no_attempt() -> None:
     for kept in (at("running"), replace(at("running"), at=NOW + 9), replace(at("running"), boot_id="")):
         assert stands(gate_readiness.state_at_start(kept, BOOT, "uid-2", NOW)) == "running"
@@ -222,7 +236,7 @@ def test_what_is_told_while_it_runs_costs_no_saving() -> None:
     assert all(state_writer.essence(one) != state_writer.essence(state) for one in others)
 
 
-RENEWALS = [(180.0, False), (120.1, False), (119.9, True), (-5.0, True)]
+RENEWALS = [(360.0, False), (300.1, False), (299.9, True), (-5.0, True)]
 
 
 @pytest.mark.parametrize(("left", "renews"), RENEWALS)
@@ -231,7 +245,7 @@ def test_a_slot_is_renewed_each_minute(left: float, *, renews: bool) -> None:
     assert not repair_attempt.renews_slot(attempt(slot="", slot_until=NOW + left), NOW)
 
 
-HUNG = 120 + repair_attempt.HUNG_SECONDS  # the deadline and as long again as nobody may need
+HUNG = 120 + attempt_steps.HUNG_SECONDS  # the deadline and as long again as nobody may need
 SINCE = [("asked", HUNG, True), ("running", HUNG, True), ("running", HUNG + 1, False), ("validating", HUNG + 1, True)]
 
 
@@ -245,7 +259,7 @@ def test_a_play_that_hangs_loses_its_slot(step: str, ago: float, *, renews: bool
 def test_a_renewed_slot_lasts_as_long_as_a_new_one() -> None:
     state = repair_attempt.with_renewed_slot(at("running"), NOW)
     assert state.attempt is not None
-    assert state.attempt.slot_until == NOW + 120 + 60
+    assert state.attempt.slot_until == NOW + 120 + 240
     assert repair_attempt.with_renewed_slot(unhealthy(), NOW) == unhealthy()
 
 

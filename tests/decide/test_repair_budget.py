@@ -108,7 +108,7 @@ def test_the_node_is_spent_when_every_mendable_fault_is() -> None:
 RECORDED = [
     # outcome, helped, unhelpful, the approval used
     (AttemptOutcome.RELEASED, {"link_up": WALL}, {}, "mine"),
-    (AttemptOutcome.CHANGED, {"link_up": WALL}, {}, "mine"),
+    (AttemptOutcome.CHANGED, {}, {}, "mine"),  # a port that was down may be gone now
     (AttemptOutcome.UNRELEASED, {}, {"link_up": WALL}, "mine"),
     (AttemptOutcome.CUT_OFF, {}, {}, "mine"),
     (AttemptOutcome.REFUSED, {}, {}, "before"),
@@ -130,17 +130,23 @@ def test_an_end_is_recorded(outcome: AttemptOutcome, helped: Any, unhelpful: Any
     assert repair_budget.fault(one) == repair_budget.fault(wrong())
 
 
-@pytest.mark.parametrize("end", ["lost", "unheard", "interrupted"])
-def test_a_run_of_which_nobody_told_the_end_says_nothing_about_its_remedy(end: str) -> None:
+@pytest.mark.parametrize(
+    ("end", "is_blamed"), [("done", True), ("lost", True), ("interrupted", True), ("unheard", False)]
+)
+def test_only_a_run_that_never_began_says_nothing_about_its_remedy(end: str, *, is_blamed: bool) -> None:
+    """Who was cut off may have been killed by what the remedy did."""
     run = attempt("validating", end=end)
     after = repair_budget.recorded(unhealthy(attempt=run), run, AttemptOutcome.UNRELEASED, clock())
-    assert (after.unhelpful, [one.outcome for one in after.attempts]) == ({}, ["unreleased"])
+    told = {"link_up": WALL} if is_blamed else {}
+    assert (after.unhelpful, [one.outcome for one in after.attempts]) == (told, ["unreleased"])
 
 
 def test_a_remedy_that_helps_again_is_not_unhelpful() -> None:
     state = unhealthy(unhelpful={"link_up": WALL - 9, "mtu": WALL - 9}, attempt=attempt("validating"))
     after = repair_budget.recorded(state, attempt("validating"), AttemptOutcome.RELEASED, clock())
     assert (after.unhelpful, after.helped) == ({"mtu": WALL - 9}, {"link_up": WALL})
+    changed = repair_budget.recorded(state, attempt("validating"), AttemptOutcome.CHANGED, clock())
+    assert changed.unhelpful == state.unhelpful, "another reason tells nothing"
 
 
 def test_of_refusals_of_one_fault_the_newest_is_kept() -> None:

@@ -233,9 +233,19 @@ def test_a_node_serves(state: AgentState, *, serves: bool) -> None:
 def test_a_node_that_no_agent_ever_described_is_new() -> None:
     """Both have no memory. The second had one, and may serve jobs."""
     forgetful = new(was_ready=None)
-    assert repair_slots.met(forgetful, "").was_ready is False
-    assert repair_slots.met(forgetful, "Bootstrap").was_ready is None
-    assert repair_slots.met(unhealthy(), "").was_ready is True
+    assert repair_slots.met(forgetful, "", 60.0).was_ready is False
+    assert repair_slots.met(forgetful, "Bootstrap", 60.0).was_ready is None
+    assert repair_slots.met(unhealthy(), "", 60.0).was_ready is True
+
+
+@pytest.mark.parametrize(
+    ("age", "is_new"), [(0.0, True), (3599.0, True), (3600.0, False), (None, False), (-61.0, False)]
+)
+def test_an_old_node_of_which_no_agent_said_anything_may_serve(age: float | None, *, is_new: bool) -> None:
+    """nodeprep was just installed there: ten such nodes at once, and no correlation hold, is for none that has jobs."""
+    found = repair_slots.met(new(was_ready=None), "", age)
+    assert found.was_ready is (False if is_new else None)
+    assert repair_slots.is_serving(found) is not is_new
 
 
 def test_an_approval_is_used_by_a_remedy_that_needs_one() -> None:

@@ -53,7 +53,8 @@ def meet_node(agent_state: AgentState, heard: NodeAnnotations, at: BudgetClock, 
         known_names = dict.fromkeys((*agent_state.hardware_profiles, *names))
         agent_state = replace(agent_state, hardware_profiles=tuple(known_names), approved=kept.get(APPROVED, ""))
         agent_state, forgotten = attempt_note.recalled(agent_state, kept.get(ATTEMPTS), at)
-        agent_state = repair_slots.met(agent_state, heard.stated)
+        age = None if heard.created is None else at.wall - heard.created
+        agent_state = repair_slots.met(agent_state, heard.stated, age)
     if kept.get(RESET_DONE_ANNOTATION) == heard.reset:  # done before the agent state was lost
         agent_state = replace(agent_state, reset_done=heard.reset)
     if heard.reset in ("", agent_state.reset_done):

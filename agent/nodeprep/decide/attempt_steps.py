@@ -19,6 +19,9 @@ class AttemptStep(StrEnum):
 
 
 RUN_STEPS = (AttemptStep.LEDGER, AttemptStep.ASKED, AttemptStep.RUNNING)
+# Seconds over its deadline after which a play counts as hung. The remediator kills it at its deadline, and what hangs
+# in the kernel outlives that. Its node keeps no slot of the fleet for ever.
+HUNG_SECONDS = 900.0
 
 
 def step_of(attempt: RepairAttempt) -> AttemptStep:
@@ -35,6 +38,11 @@ def is_validating(state: AgentState) -> bool:
     return state.attempt is not None and step_of(state.attempt) is AttemptStep.VALIDATING
 
 
+def is_hung(attempt: RepairAttempt, now: float) -> bool:
+    """Whether its play runs for so long that nobody will end it: only a reboot does."""
+    return step_of(attempt) in RUN_STEPS and now - attempt.step_since > attempt.deadline + HUNG_SECONDS
+
+
 def at_start(state: AgentState, boot_id: str, now: float) -> AgentState:
     """The agent state at a start in this boot: an attempt that may have been asked for is only asked about.
 
@@ -45,10 +53,13 @@ def at_start(state: AgentState, boot_id: str, now: float) -> AgentState:
     if attempt is None:
         return state
     if not boot_id or attempt.boot_id != boot_id:
+        # It may have brought the boot about, on each node on which it runs. What nobody was asked for has not.
+        blamed = {} if step_of(attempt) is AttemptStep.LEDGER else {attempt.remedy: attempt.wall}
         return replace(
             state,
             attempt=None,
             attempts=(*state.attempts, repair_budget.cut_off(attempt)),
+            unhelpful={**state.unhelpful, **blamed},
             approved=attempt.approval or state.approved,
             slot=attempt.slot or state.slot,
         )

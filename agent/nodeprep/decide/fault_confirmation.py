@@ -51,7 +51,7 @@ def confirm(  # noqa: PLR0917 - the memory, and what one round says to it
     blind = _blinded(before.blind, results)
     after = replace(
         before,
-        pass_streaks=_pass_streaks(before.pass_streaks, results, policy),
+        pass_streaks=_pass_streaks(before.pass_streaks, results, policy, excused),
         cases=_without_freed_latches(_cases(before, results, policy, excused), checks, log, now),
         blind=blind,
         unproven_until=upgrade.pending_until(before, blind, now),
@@ -176,13 +176,21 @@ def _freed(case: Case, check: Check | None, lines: list[KernelLogLine], probed: 
 
 
 def _pass_streaks(
-    known: Mapping[str, PassStreak], results: Iterable[CheckResult], policy: ConfirmationPolicy
+    known: Mapping[str, PassStreak],
+    results: Iterable[CheckResult],
+    policy: ConfirmationPolicy,
+    excused: Collection[str],
 ) -> dict[str, PassStreak]:
-    """The pass streaks after these results. A proven one stays. A fault or a blind look starts it again."""
-    return {
-        **known,
-        **{one.check.id: _pass_streak(known.get(one.check.id, PassStreak()), one, policy) for one in results},
-    }
+    """The pass streaks after these results. A proven one stays. A fault or a blind look starts it again.
+
+    An excused failure makes no case that could close a gate, so it starts a proven one again too.
+    """
+    after = dict(known)
+    for one in results:
+        name = one.check.id
+        before = PassStreak() if name in excused and not one.is_clean else known.get(name, PassStreak())
+        after[name] = _pass_streak(before, one, policy)
+    return after
 
 
 def _blinded(known: Mapping[str, BlindSince], results: Iterable[CheckResult]) -> dict[str, BlindSince]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from nodeprep.decide import fleet_notes, repair_orders
-from nodeprep.decide.fleet_notes import FleetLease, RepairNote
+from nodeprep.decide.fleet_notes import SKEW_SECONDS, FleetLease, RepairNote
 from nodeprep.decide.repair_refusal import SuppressionReason
 from nodeprep.values import Value
 
@@ -47,7 +47,7 @@ def hindrance(
     fleet = known.get(FLEET)
     if fleet is None:
         return FleetHindrance(SuppressionReason.SLOT, f"there is no Lease {FLEET}: apply components/repair")
-    paused = repair_orders.paused(fleet.orders.get(repair_orders.PAUSE, ""), wall, f"the fleet (Lease {FLEET})")
+    paused = repair_orders.paused(fleet.orders.get(repair_orders.PAUSE), wall, f"the fleet (Lease {FLEET})")
     if paused:
         return FleetHindrance(SuppressionReason.PAUSED, paused)
     notes = notes_of(known.values())
@@ -121,13 +121,17 @@ def _held(notes: Mapping[str, RepairNote], remedy: str, resumed: float, wall: fl
     failed = {node: at for node, note in notes.items() if (at := note.unhelpful.get(remedy)) is not None}
     failed = {node: at for node, at in failed.items() if at > max(resumed, wall - UNHELPFUL_SECONDS)}
     blind = [node for node, note in notes.items() if note.unreadable]
-    seen = [at for note in notes.values() if (at := note.held.get(remedy, 0.0)) > resumed]
+    # A time that has not come yet is no time at which anybody saw anything, and would outlast each human's word.
+    seen = {
+        node: at for node, note in notes.items() if resumed < (at := note.held.get(remedy, 0.0)) <= wall + SKEW_SECONDS
+    }
     if not seen and (len(failed) + len(blind) < NODES_LIMIT or not failed):
         return None
-    at = max([*seen, *failed.values()])
-    nodes = _few(sorted([*failed, *blind])) or "nodes that are gone"
+    at = max([*seen.values(), *failed.values()])
+    nodes = _few(sorted([*failed, *blind]))
+    where = f"on {nodes}" if nodes else f"on several nodes, as {_few(sorted(seen))} saw"
     why = (
-        f"{remedy} ended without a release on {nodes}, so no node runs it: find out why, then"
+        f"{remedy} ended without a release {where}, so no node runs it: find out why, then"
         f" nodeprep repair resume --remedy {remedy}"
     )
     return FleetHindrance(SuppressionReason.HELD, why, min(at, wall))

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from nodeprep.agent_state import AgentState, Case
+from nodeprep.decide import attempt_steps
 from nodeprep.decide.repair_budget import AttemptOutcome, BudgetClock
 from nodeprep.values import Value, asdict, field, field_names, replace
 
@@ -74,11 +75,13 @@ def note(
     `trying` is the remedy that it wants to run, with the time at which it first said so: who says so anew each time
     would let others pass (`fleet_holds`). For one that runs, the time is UNDER_WAY.
     """
+    attempt = state.attempt
+    hung = {attempt.remedy: attempt.wall} if attempt is not None and attempt_steps.is_hung(attempt, clock.now) else {}
     return RepairNote(
         faults=_faults(state, faults, clock) if serving else {},
         trying=trying,
         helped=_newest(state.helped),
-        unhelpful=_newest(state.unhelpful),
+        unhelpful=_newest({**state.unhelpful, **hung}),
         held=_newest(state.held),
     )
 

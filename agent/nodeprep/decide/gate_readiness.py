@@ -203,6 +203,7 @@ def _situation(
         policy=policy,
         runs=attempt_steps.is_running(agent_state),
         validates=attempt_steps.is_validating(agent_state),
+        repair="" if agent_state.attempt is None else f"{agent_state.attempt.remedy} for {agent_state.attempt.check}",
         before=last.state_before if last is not None else "",
         refused_since=_refused_since(agent_state, last, now),
         budget_spent=budget_spent,

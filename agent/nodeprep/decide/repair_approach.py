@@ -229,7 +229,7 @@ def _stopped(approach: RepairApproach, node: RepairNode | None, terms: RepairTer
     """What a human or somebody else has set on the Node since the choice."""
     if node is None:
         return None
-    text = node.annotations.get(repair_orders.PAUSE, "")
+    text = node.annotations.get(repair_orders.PAUSE)
     paused = repair_orders.paused(text, terms.clock.wall, "this node")
     if paused:
         return _given_up(approach, SuppressionReason.PAUSED, paused, terms)

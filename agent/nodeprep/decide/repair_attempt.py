@@ -33,9 +33,6 @@ from nodeprep.values import Value, replace
 
 WHY_LIMIT_CHARACTERS = 300  # of what the remediator says, which is kept
 STATUS_PERIOD_SECONDS = 1.0  # seconds between two questions for the status
-# Seconds over its deadline after which a play counts as hung. The remediator kills it at its deadline, and what hangs
-# in the kernel outlives that. Its node keeps no slot of the fleet for ever.
-HUNG_SECONDS = 900.0
 
 
 class AttemptAction(StrEnum):
@@ -181,13 +178,7 @@ def renews_slot(attempt: RepairAttempt, now: float) -> bool:
     """
     left = attempt.slot_until - now
     due = left < repair_slots.duration(attempt.deadline) - repair_slots.RENEWAL_SECONDS
-    return bool(attempt.slot) and due and not is_hung(attempt, now)
-
-
-def is_hung(attempt: RepairAttempt, now: float) -> bool:
-    """Whether its play runs for so long that nobody will end it: only a reboot does."""
-    runs = attempt_steps.step_of(attempt) in attempt_steps.RUN_STEPS
-    return runs and now - attempt.step_since > attempt.deadline + HUNG_SECONDS
+    return bool(attempt.slot) and due and not attempt_steps.is_hung(attempt, now)
 
 
 def with_renewed_slot(state: AgentState, began: float) -> AgentState:

@@ -35,8 +35,6 @@ UNCOUNTED = (AttemptOutcome.REFUSED,)
 HELPFUL = (AttemptOutcome.RELEASED, AttemptOutcome.CHANGED)
 LOST = "lost"  # the end of a play of which nobody will say how it ended
 UNHEARD = "unheard"  # the end of an attempt that the remediator does not know
-INTERRUPTED = "interrupted"  # as the remediator says it: somebody cancelled it, or the remediator ended
-UNTOLD_ENDS = (LOST, UNHEARD, INTERRUPTED)  # they say nothing about a remedy
 Fault = tuple[str, str, int | None, str, str]  # check, place, port, reason, remedy
 
 
@@ -116,8 +114,8 @@ def recorded(
         attempt=None,
         attempts=with_attempt(state.attempts, over, clock),
         approved=(attempt.approval if ran else "") or state.approved,
-        helped={**state.helped, over.remedy: over.wall} if outcome in HELPFUL else state.helped,
-        unhelpful=_unhelpful(state.unhelpful, over, is_told=attempt.end not in UNTOLD_ENDS),
+        helped={**state.helped, over.remedy: over.wall} if outcome is AttemptOutcome.RELEASED else state.helped,
+        unhelpful=_unhelpful(state.unhelpful, over, may_have_run=attempt.end != UNHEARD),
         slot=attempt.slot or state.slot,
     )
 
@@ -176,15 +174,16 @@ def _failures_in_a_row(mine: Sequence[PastAttempt]) -> list[PastAttempt]:
     return list(takewhile(lambda one: one.outcome not in HELPFUL, reversed(mine)))
 
 
-def _noted(noted: Mapping[str, float], over: PastAttempt, outcome: AttemptOutcome) -> Mapping[str, float]:
-    return {**noted, over.remedy: over.wall} if over.outcome == outcome else noted
+def _unhelpful(noted: Mapping[str, float], over: PastAttempt, *, may_have_run: bool) -> Mapping[str, float]:
+    """What did not help here. A remedy that released its case since then is taken out.
 
-
-def _unhelpful(noted: Mapping[str, float], over: PastAttempt, *, is_told: bool) -> Mapping[str, float]:
-    """What did not help here. A remedy that helps since then is taken out. `is_told`: its play came to its own end."""
-    if over.outcome in HELPFUL:
+    Another reason than before tells nothing: a port that was down may be gone now. A play that was cut off counts, for
+    a remedy may have cut it off itself.
+    """
+    if over.outcome == AttemptOutcome.RELEASED:
         return {remedy: at for remedy, at in noted.items() if remedy != over.remedy}
-    return _noted(noted, over, AttemptOutcome.UNRELEASED) if is_told else noted
+    failed = over.outcome == AttemptOutcome.UNRELEASED and may_have_run
+    return {**noted, over.remedy: over.wall} if failed else noted
 
 
 def _until(mine: Sequence[PastAttempt], failed: int, policy: RepairPolicy, clock: BudgetClock) -> float:

@@ -185,7 +185,7 @@ def _paused(terms: RepairTerms) -> str:
     """Before the Node was read nobody knows whether it is paused: `_taint` holds it back then."""
     if terms.node is None:
         return ""
-    return repair_orders.paused(terms.node.annotations.get(repair_orders.PAUSE, ""), terms.clock.wall, "this node")
+    return repair_orders.paused(terms.node.annotations.get(repair_orders.PAUSE), terms.clock.wall, "this node")
 
 
 def _maintenance(terms: RepairTerms) -> str:
@@ -213,7 +213,8 @@ def _tried(state: AgentState, case: Case, remedy: Remedy, terms: RepairTerms) ->
         return None
     meaning = repair_refusal.meaning(refused.refused)
     stood = clock.now - (case.convicted_at if case.convicted_at is not None else clock.now)
-    until = clock.now + max(meaning.wait(stood) - repair_budget.age(refused, clock), 0.0)
+    wait = min(meaning.wait(stood), terms.waits.back_off)
+    until = clock.now + max(wait - repair_budget.age(refused, clock), 0.0)
     if until <= clock.now:
         return None
     told = refused.why or "see its log"

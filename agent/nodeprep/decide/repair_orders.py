@@ -67,12 +67,15 @@ def unusable_reason(why: str) -> str:
     return ""
 
 
-def paused(text: str, wall: float, whom: str) -> str:
-    """Why a pause holds at `wall`, seconds since 1970; "" if there is none, or its time is over. `whom` is paused."""
-    if not text.strip():
+def paused(text: str | None, wall: float, whom: str) -> str:
+    """Why a pause holds at `wall`, seconds since 1970; "" if there is none, or its time is over. `whom` is paused.
+
+    `text` is the annotation, None where there is none. An empty one pauses, for somebody put it there.
+    """
+    if text is None:
         return ""
     why, mark, stated = text.partition(MARK)
-    why = kubernetes_text.line(why, ORDER_LIMIT_CHARACTERS) or "no reason given"
+    why = kubernetes_text.line(why, ORDER_LIMIT_CHARACTERS).strip() or "no reason given"
     if not mark:
         return f"{whom} is paused ({why}) without an end: remove {PAUSE} there, or add {MARK}TIME to it"
     until = moment(stated)

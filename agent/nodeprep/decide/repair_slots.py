@@ -17,7 +17,11 @@ from nodeprep.values import Value, replace
 
 SERVING_SLOT = "nodeprep-slot-"  # followed by a number from 0; the admission policy knows this prefix
 BOOTSTRAP_SLOT = "nodeprep-slot-bootstrap-"
-MARGIN_SECONDS = 60.0  # seconds that a slot is longer than the deadline of the play
+# Seconds that a slot is longer than the deadline of the play. A holder that loses the API server right after it took
+# the slot may begin 40 s later (RepairWaits.fresh and .unknown), and its play may outlive its deadline by two minutes
+# (repair/remediator). Its clock and that of who takes the slot may differ by two minutes more (SKEW_SECONDS each).
+MARGIN_SECONDS = 240.0
+NEW_NODE_SECONDS = 3600.0  # age of a Node up to which it may be new; as readiness.bootstrap-limit
 RENEWAL_SECONDS = 60.0  # seconds between two renewals while an attempt is under way
 
 STATES_OF_NEW_NODES = (NodeState.BOOTSTRAP, NodeState.REPAIRING, NodeState.VALIDATING, NodeState.AWAITING_HUMAN)
@@ -37,13 +41,15 @@ def is_serving(state: AgentState) -> bool:
     return state.was_ready is not False or state.state not in STATES_OF_NEW_NODES
 
 
-def met(state: AgentState, stated: str) -> AgentState:
+def met(state: AgentState, stated: str, age: float | None) -> AgentState:
     """The agent state of an agent without a memory that reads the Node for the first time.
 
-    `stated` is what the Node says of its state (nodeprep.io/state). Where no agent of ours ever said any, nothing was
-    ever Ready: such a node is new. Else its memory was lost, and it may serve.
+    `stated` is what the Node says of its state (nodeprep.io/state), and `age` is that of the Node object in seconds,
+    None if nobody knows. A young Node of which no agent of ours ever said any is new. Else its memory was lost, or
+    nodeprep was just installed on a fleet that works, and it may serve.
     """
-    return replace(state, was_ready=False) if state.was_ready is None and not stated else state
+    is_young = age is not None and -SKEW_SECONDS <= age < NEW_NODE_SECONDS  # of a Node of tomorrow nobody knows
+    return replace(state, was_ready=False) if state.was_ready is None and not stated and is_young else state
 
 
 def duration(deadline: float) -> float:

@@ -30,9 +30,9 @@ class Situation(Value):
     `proven`: every gate check has passed often enough in this boot. `roots` are convictions that close the gate.
     `has_suspect`: the last look at a gate failed. `has_blind_gate`: a gate could not be looked at. `state_age` is the
     age of the state, and `passing_seconds` for how long every gate has passed; seconds. `runs`: a remedy may run now.
-    `validates`: it ended, and its case is judged. `before` is the state in which the last one began, "" for none.
-    `refused_since` is since when that stood if the last one was refused, and None otherwise. `budget_spent`: no fault
-    with a remedy has a try left.
+    `validates`: it ended, and its case is judged. `repair` is that remedy with its check, "" for none. `before` is the
+    state in which the last one began, "" for none. `refused_since` is since when that stood if the last one was
+    refused, and None otherwise. `budget_spent`: no fault with a remedy has a try left.
     """
 
     refusal: str
@@ -47,6 +47,7 @@ class Situation(Value):
     policy: ReadinessPolicy
     runs: bool = False
     validates: bool = False
+    repair: str = ""
     before: str = ""
     refused_since: float | None = None
     budget_spent: bool = False
@@ -62,6 +63,11 @@ def culprit(situation: Situation) -> str:
     if situation.refusal:
         return situation.refusal
     return active_faults.summary(situation.roots[0]) if situation.roots else missing(situation)
+
+
+def repair(situation: Situation) -> str:
+    """Which remedy it is about, for people. Another fault than its own may be the first."""
+    return situation.repair or culprit(situation)
 
 
 def missing(situation: Situation) -> str:
@@ -155,18 +161,18 @@ class Transition(Value):
 GATE_CHECK_FAILS = "a gate check fails"
 REMEDY_RUNS = "a remedy runs"
 TABLE: tuple[Transition, ...] = (
-    Transition(NodeState.BOOTSTRAP, under_repair, NodeState.REPAIRING, REMEDY_RUNS),
+    Transition(NodeState.BOOTSTRAP, under_repair, NodeState.REPAIRING, REMEDY_RUNS, repair),
     Transition(NodeState.BOOTSTRAP, all_passed, NodeState.READY, "every gate check passed often enough in this boot"),
     Transition(NodeState.BOOTSTRAP, beyond_us, NodeState.AWAITING_HUMAN, "no remedy of ours mends what is wrong"),
     Transition(NodeState.BOOTSTRAP, budget_spent, NodeState.AWAITING_HUMAN, "the budget of repairs is spent"),
     Transition(
         NodeState.BOOTSTRAP, too_long_in_bootstrap, NodeState.AWAITING_HUMAN, "not ready for too long since the start"
     ),
-    Transition(NodeState.READY, under_repair, NodeState.REPAIRING, REMEDY_RUNS),
+    Transition(NodeState.READY, under_repair, NodeState.REPAIRING, REMEDY_RUNS, repair),
     Transition(NodeState.READY, is_refused, NodeState.BOOTSTRAP, "the profile is refused"),
     Transition(NodeState.READY, unproven, NodeState.BOOTSTRAP, "gates that are yet to pass often enough", missing),
     Transition(NodeState.READY, convicted, NodeState.UNHEALTHY, GATE_CHECK_FAILS),
-    Transition(NodeState.UNHEALTHY, under_repair, NodeState.REPAIRING, REMEDY_RUNS),
+    Transition(NodeState.UNHEALTHY, under_repair, NodeState.REPAIRING, REMEDY_RUNS, repair),
     Transition(NodeState.UNHEALTHY, is_refused, NodeState.BOOTSTRAP, "the profile is refused"),
     Transition(NodeState.UNHEALTHY, unproven, NodeState.BOOTSTRAP, "gates that are yet to pass often enough", missing),
     Transition(
@@ -176,9 +182,11 @@ TABLE: tuple[Transition, ...] = (
         NodeState.UNHEALTHY, latched, NodeState.AWAITING_HUMAN, "a fault that only a human or a new boot clears"
     ),
     Transition(NodeState.UNHEALTHY, budget_spent, NodeState.AWAITING_HUMAN, "the budget of repairs is spent"),
-    Transition(NodeState.REPAIRING, remedy_ended, NodeState.VALIDATING, "the remedy ended, and its case is looked at"),
+    Transition(
+        NodeState.REPAIRING, remedy_ended, NodeState.VALIDATING, "the remedy ended, and its case is looked at", repair
+    ),
     Transition(NodeState.REPAIRING, is_judged, NodeState.VALIDATING, "no remedy runs"),
-    Transition(NodeState.VALIDATING, remedy_runs, NodeState.REPAIRING, REMEDY_RUNS),
+    Transition(NodeState.VALIDATING, remedy_runs, NodeState.REPAIRING, REMEDY_RUNS, repair),
     Transition(NodeState.VALIDATING, judged_for_human, NodeState.AWAITING_HUMAN, "a human is called for as before"),
     Transition(
         NodeState.VALIDATING,
@@ -193,6 +201,6 @@ TABLE: tuple[Transition, ...] = (
         "the remedy is over, and gate checks are to pass yet",
     ),
     Transition(NodeState.VALIDATING, is_judged, NodeState.UNHEALTHY, "the remedy is over, and a gate check fails"),
-    Transition(NodeState.AWAITING_HUMAN, under_repair, NodeState.REPAIRING, REMEDY_RUNS),
+    Transition(NodeState.AWAITING_HUMAN, under_repair, NodeState.REPAIRING, REMEDY_RUNS, repair),
     Transition(NodeState.AWAITING_HUMAN, passing_long, NodeState.READY, "every gate check has passed for long enough"),
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 from nodeprep.decide.desired import AGENT_PREFIX, AREAS, PREFIX, TRAINING_READY, Desired, GatePolicy
 from nodeprep.decide.foreign_maintenance import RepairNode
+from nodeprep.facts.kubernetes import cluster_objects
 from nodeprep.values import Value
 
 Object = Mapping[str, Any]
@@ -32,6 +33,7 @@ class WrittenNode(Value):
     conditions: tuple[Object, ...]
     unschedulable: bool = False
     deleting: bool = False
+    created: float | None = None  # seconds since 1970
 
     @classmethod
     def of(cls, node: Object) -> WrittenNode:
@@ -46,6 +48,7 @@ class WrittenNode(Value):
             conditions=_objects(status.get("conditions")),
             unschedulable=spec.get("unschedulable") is True,
             deleting=metadata.get("deletionTimestamp") is not None,
+            created=cluster_objects.moment(metadata.get("creationTimestamp")),
         )
 
     @property

@@ -16,6 +16,7 @@ from math import inf
 from random import Random
 from threading import Condition, Thread
 
+from nodeprep.agent_state import NodeState
 from nodeprep.decide.desired import AGENT_PREFIX, Desired, GatePolicy
 from nodeprep.decide.foreign_maintenance import RepairNode
 from nodeprep.doors import clock
@@ -33,6 +34,8 @@ from nodeprep.values import Value, replace
 
 LOGGER = logging.getLogger("nodeprep")
 CONNECTION_TIMEOUT_SECONDS = 8.0  # seconds for the requests of one connection
+REPAIRING_PERIOD_SECONDS = 10.0  # as long as a remedy runs or is judged
+UNDER_REPAIR = (NodeState.REPAIRING, NodeState.VALIDATING)
 NODE_PERIOD_SECONDS = 60.0  # seconds between two looks at the Node, each a little later (pace.spread); design 3.5
 OPENING_TIMEOUT_SECONDS = 1.0  # seconds that an opening gate file waits for the Node to say so
 
@@ -40,13 +43,15 @@ OPENING_TIMEOUT_SECONDS = 1.0  # seconds that an opening gate file waits for the
 class NodeAnnotations(Value):
     """What the Node says to the loop: its uid, a human's reset, and what the Node kept for a lost disk.
 
-    `stated` is the node state that it had when it was first read, "" if no agent ever said one.
+    `stated` is the node state that it had when it was first read, "" if no agent ever said one. `created` is when the
+    object was made, seconds since 1970, None if nobody knows.
     """
 
     uid: str
     reset: str = ""
     annotations: tuple[tuple[str, str], ...] = ()
     stated: str = ""
+    created: float | None = None
 
 
 class WantedNode(Value):
@@ -239,13 +244,18 @@ class Publisher:
             order.denied,
         )
 
+    def _period_of(self, wanted: WantedNode) -> float:
+        """Seconds until the next look at the Node. While a remedy runs, a taint that is taken away comes back soon."""
+        period = pace.spread(self.period, self._rng)
+        return min(period, REPAIRING_PERIOD_SECONDS) if wanted.desired.state in UNDER_REPAIR else period
+
     def _is_newest(self, wanted: WantedNode) -> bool:
         with self._lock:
             return self._wanted is None or self._wanted.serial == wanted.serial
 
     def _check(self, wanted: WantedNode) -> None:
         """Whether the Node still says what it should. A known difference is written, which reads the Node too."""
-        self._check_at = clock.now() + pace.spread(self.period, self._rng)
+        self._check_at = clock.now() + self._period_of(wanted)
         order, now = self._order(wanted), _now()
         if self._seen is None or not node_writing.needs_write(self._seen, order, now):
             with self._connected() as ask:
@@ -285,7 +295,7 @@ class Publisher:
         with self._lock:
             self._tried_serial = wanted.serial
             self._written_serial = self._written_serial if failure else wanted.serial
-            self._check_at = now if failure else min(self._check_at, now + pace.spread(self.period, self._rng))
+            self._check_at = now if failure else min(self._check_at, now + self._period_of(wanted))
             self._lock.notify_all()
         self._node_trouble = self._trouble_of(written, wanted.uid)
 
@@ -295,7 +305,8 @@ class Publisher:
         ours = (one for one in seen.annotations.items() if one[0].startswith(f"{AGENT_PREFIX}/"))
         last = self._last_annotations
         stated = seen.labels.get(STATE, "") if last is None or last.uid != seen.uid else last.stated
-        says = NodeAnnotations(seen.uid, seen.annotations.get(RESET, ""), tuple(sorted(ours)), stated)
+        asked = seen.annotations.get(RESET, "")
+        says = NodeAnnotations(seen.uid, asked, tuple(sorted(ours)), stated, seen.created)
         if says != self._last_annotations:
             self._last_annotations = says
             self.on_annotations(says)

@@ -84,7 +84,7 @@ def _say_if_fleet_is_paused(fleet: Fleet) -> None:
     except CannotSee as cannot:
         terminal.complain(f"whether the whole fleet is paused is not known: {cannot}")
         return
-    text = (listed.orders or {}).get(repair_orders.PAUSE, "")
+    text = (listed.orders or {}).get(repair_orders.PAUSE)
     paused = repair_orders.paused(text, listed.now, fleet_orders.WHOLE_FLEET)
     if paused:
         terminal.complain(f"{paused}; nodeprep repair resume --all ends that")
