@@ -14,7 +14,7 @@ PROFILE = f"""apiVersion: nodeprep.io/v1
 kind: Profile
 name: node
 extends: rdma-roce
-gates: [sysctl.arp]
+gates: [sysctl.arp, port.mtu]
 want:
   sysctl.arp: {{always: true}}
   port.mtu: {{exactly: [{MTU}]}}
