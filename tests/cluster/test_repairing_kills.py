@@ -1,8 +1,7 @@
 """kill -9 of the agent or the remediator at each step of a repair: no run is lost, and none is doubled.
 
 Each line of the node's `ip` is one run of the playbook. The chains run beside each other, for they wait more than they
-compute. No more than two have one fleet: of three nodes with the
-same fault none repairs.
+compute. No more than two have one fleet: of three nodes with the same fault none repairs.
 """
 
 from __future__ import annotations
@@ -193,9 +192,9 @@ def stopped_before_it_is_asked(one: Repaired) -> Iterator[None]:
 
 
 CHAINS: list[tuple[tuple[Callable[[Repaired], int], ...], str]] = [
-    ((agent_on_its_way,), PATIENT),
+    ((agent_on_its_way, remediator_before_it_hears), PATIENT),
     ((agent_before_it_asks,), SHORT),
-    ((remediator_on_its_way, remediator_before_it_hears), PATIENT),
+    ((remediator_on_its_way,), PATIENT),
     ((remediator_in_the_play,), SHORT),
 ]
 
