@@ -162,13 +162,20 @@ def test_a_remedy_that_is_held_runs_again_after_a_resume(fleet: Cluster) -> None
     assert hindrance(fleet).startswith("held:")  # it failed again since
 
 
-def test_a_node_whose_clock_is_ahead_keeps_a_remedy_held_and_is_named(fleet: Cluster) -> None:
-    say(fleet, "fleet-2", held={"link_up": time.time() + HOUR})
+def test_nodes_whose_clocks_are_ahead_keep_a_remedy_held_and_are_named(fleet: Cluster) -> None:
+    for number in (1, 2, 3):
+        say(fleet, f"fleet-{number}", unhelpful={"link_up": time.time() + HOUR})
     done = repair(fleet, "resume", "--remedy", "link_up")
     assert done.returncode == 1
     assert "link_up: fleet-2 says that it did not help at " in done.stderr
     assert "mend the clock of fleet-2" in done.stderr
     assert hindrance(fleet).startswith("held:")
+
+
+def test_a_hold_that_nobody_can_have_seen_yet_holds_nothing(fleet: Cluster) -> None:
+    say(fleet, "fleet-2", held={"link_up": time.time() + HOUR})
+    assert hindrance(fleet) == ""
+    assert "nothing to resume" in repair(fleet, "resume", "--remedy", "link_up").stdout
 
 
 def test_a_remedy_that_nobody_knows_is_refused(fleet: Cluster) -> None:

@@ -77,7 +77,8 @@ def against(leases: Iterable[FleetLease], remedy: str, wall: float) -> Mapping[s
     known = tuple(leases)
     since = resumed_at(known, remedy, wall)
     said = {
-        node: max(note.unhelpful.get(remedy, 0.0), note.held.get(remedy, 0.0)) for node, note in notes_of(known).items()
+        node: max(note.unhelpful.get(remedy, 0.0), _seen_held(note, remedy, wall))
+        for node, note in notes_of(known).items()
     }
     return {node: at for node, at in said.items() if at > since}
 
@@ -121,10 +122,7 @@ def _held(notes: Mapping[str, RepairNote], remedy: str, resumed: float, wall: fl
     failed = {node: at for node, note in notes.items() if (at := note.unhelpful.get(remedy)) is not None}
     failed = {node: at for node, at in failed.items() if at > max(resumed, wall - UNHELPFUL_SECONDS)}
     blind = [node for node, note in notes.items() if note.unreadable]
-    # A time that has not come yet is no time at which anybody saw anything, and would outlast each human's word.
-    seen = {
-        node: at for node, note in notes.items() if resumed < (at := note.held.get(remedy, 0.0)) <= wall + SKEW_SECONDS
-    }
+    seen = {node: at for node, note in notes.items() if (at := _seen_held(note, remedy, wall)) > resumed}
     if not seen and (len(failed) + len(blind) < NODES_LIMIT or not failed):
         return None
     at = max([*seen.values(), *failed.values()])
@@ -135,6 +133,15 @@ def _held(notes: Mapping[str, RepairNote], remedy: str, resumed: float, wall: fl
         f" nodeprep repair resume --remedy {remedy}"
     )
     return FleetHindrance(SuppressionReason.HELD, why, min(at, wall))
+
+
+def _seen_held(note: RepairNote, remedy: str, wall: float) -> float:
+    """When the agent of a note saw a hold, 0 for never.
+
+    A time that has not come yet is none at which anybody saw anything. One such note would outlast each human's word.
+    """
+    at = note.held.get(remedy, 0.0)
+    return at if at <= wall + SKEW_SECONDS else 0.0
 
 
 def _tried_out(
