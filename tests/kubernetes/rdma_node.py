@@ -23,7 +23,8 @@ expect:
   devices:
     "{RAIL.bdf}": {{driver: virtio-pci, rdma: {RDMA_DEVICE}, software: rxe}}
 """
-# What nobody announces is looked at more often. Each wait of a repair is as it ships.
+# What nobody announces is looked at more often. Each wait of a repair is as it ships. A play takes up to two minutes in
+# emulation, so it may take longer than on a machine.
 CONFIGURATION = """apiVersion: nodeprep.io/v1
 kind: Config
 mode: repair
@@ -31,6 +32,7 @@ default: node.yaml
 gate: {profiles: [node]}
 confirmation: {flap-count: 100}
 every: {cluster: 15, pci: 5}
+repair: {deadline: {safe: 300}}
 """
 
 

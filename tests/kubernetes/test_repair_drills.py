@@ -56,6 +56,13 @@ class Drill:
 
 
 DRILLS = (
+    Drill("the MTU is another one", f"ip link set {RAIL.netdev} mtu 1500", ("mtu",)),
+    Drill("a module is removed", f"modprobe -r {MODULE}", ("kernel_modules",)),
+    Drill("the RDMA link is deleted", f"rdma link delete {RDMA_DEVICE}", ("rdma_link_add",)),
+    Drill("the interface is set down", f"ip link set {RAIL.netdev} down", ("link_up",)),
+    Drill("the uverbs node is gone", "rm /dev/infiniband/uverbs0", ("rdma_device_nodes",)),
+    Drill("a plugin died and left its socket", PLUGIN_DIES, ("plugin_restart",)),
+    Drill("ARP is restricted by a sysctl", "sysctl -qw net.ipv4.conf.all.arp_ignore=1", ("sysctl_lingjun",)),
     Drill(
         "the NIC is unbound from its driver",
         f"echo {RAIL.bdf} >{PCI}/drivers/virtio-pci/unbind",
@@ -68,13 +75,6 @@ DRILLS = (
         ("pci_rescan", "rdma_link_add", "link_up"),
         configured=True,
     ),
-    Drill("the MTU is another one", f"ip link set {RAIL.netdev} mtu 1500", ("mtu",)),
-    Drill("a module is removed", f"modprobe -r {MODULE}", ("kernel_modules",)),
-    Drill("the RDMA link is deleted", f"rdma link delete {RDMA_DEVICE}", ("rdma_link_add",)),
-    Drill("the interface is set down", f"ip link set {RAIL.netdev} down", ("link_up",)),
-    Drill("the uverbs node is gone", "rm /dev/infiniband/uverbs0", ("rdma_device_nodes",)),
-    Drill("a plugin died and left its socket", PLUGIN_DIES, ("plugin_restart",)),
-    Drill("ARP is restricted by a sysctl", "sysctl -qw net.ipv4.conf.all.arp_ignore=1", ("sysctl_lingjun",)),
 )
 
 
@@ -83,6 +83,11 @@ class Table:
     """The rows so far: the fault, the remedies that ran, and the seconds from the fault to each leg."""
 
     rows: list[tuple[str, list[str], dict[str, float]]] = field(default_factory=list)
+
+    def add(self, story: str, remedies: list[str], legs: dict[str, float]) -> None:
+        self.rows.append((story, remedies, legs))
+        if TABLE:
+            Path(TABLE).write_text(self.text())
 
     def text(self) -> str:
         return "".join(
@@ -147,8 +152,6 @@ def table() -> Iterator[Table]:
     made = Table()
     yield made
     print(made.text())
-    if TABLE:
-        Path(TABLE).write_text(made.text())
 
 
 def stated(state: str) -> Callable[[Object], bool]:
@@ -157,10 +160,22 @@ def stated(state: str) -> Callable[[Object], bool]:
 
 @pytest.mark.parametrize("drill", DRILLS, ids=lambda drill: drill.name)
 def test_a_fault_is_mended_while_a_pod_waits(guest: Guest, node: Announced, table: Table, drill: Drill) -> None:
-    cluster = guest.cluster
+    cluster, job = guest.cluster, f"drill-{drill.name}"
     assert open_to_training(guest.object()), "what the drill before it left"
-    before = len(repaired.runs(guest))
-    job = f"drill-{drill.name}"
+    try:
+        legs, ran = drilled(guest, node, drill, job)
+    finally:
+        cluster.kubectl("delete", "pod", job, "--ignore-not-found", f"--timeout={LONG:g}s")
+    print(drill.story, ran, {leg: round(seconds, 1) for leg, seconds in legs.items()}, flush=True)
+    print("\n".join(message for _, message in repaired.told(cluster, guest.name)[-12:]))
+    assert ran
+    assert ran == list(drill.remedies[: len(ran)])
+    table.add(drill.story, ran, legs)
+
+
+def drilled(guest: Guest, node: Announced, drill: Drill, job: str) -> tuple[dict[str, float], list[str]]:
+    """Seconds from the fault to each leg, and the remedies that ran."""
+    cluster, before = guest.cluster, len(repaired.runs(guest))
     began = time.monotonic()
     guest.run("sh", "-c", drill.fault)
     legs = {"condition": node.when(lambda one: condition(one)["status"] == "False", "the condition", began) - began}
@@ -171,19 +186,15 @@ def test_a_fault_is_mended_while_a_pod_waits(guest: Guest, node: Announced, tabl
         legs["repairing"] = node.when(stated("Repairing"), "a remedy runs", began) - began
         assert not any(bound(one) for _, one in pod.seen), "the pod waits"
         configurator = guest.run("sh", "-c", CONFIGURATOR).strip() if drill.configured else ""
-        legs["gate open"] = node.when(open_to_training, "the gate is open", began + legs["repairing"]) - began
-        legs["pod runs"] = pod.when(running, "the pod runs", began) - began
-    if configurator:
-        guest.run("kill", configurator)
+        try:
+            legs["gate open"] = node.when(open_to_training, "the gate is open", began + legs["repairing"]) - began
+            legs["pod runs"] = pod.when(running, "the pod runs", began) - began
+        finally:
+            if configurator:
+                guest.run("kill", configurator)
     ends = [one for one in remediated.records(guest) if one["state"] != "began"][before:]
     legs["plays"] = sum(one["seconds"] for one in ends)
-    print(drill.story, {leg: round(seconds, 1) for leg, seconds in legs.items()})
-    print("\n".join(message for _, message in repaired.told(cluster, guest.name)[-12:]))
-    ran = list(dict.fromkeys(one["remedy"] for one in ends if one["state"] == "done"))
-    assert ran
-    assert ran == list(drill.remedies[: len(ran)])
-    table.rows.append((drill.story, ran, legs))
-    cluster.kubectl("delete", "pod", job, f"--timeout={LONG:g}s")
+    return legs, list(dict.fromkeys(one["remedy"] for one in ends if one["state"] != "refused"))
 
 
 def test_a_pod_that_holds_the_device_is_left_alone(guest: Guest, node: Announced) -> None:
