@@ -102,7 +102,13 @@ class Rig:
 
 @contextmanager
 def rig(
-    cluster: Cluster, name: str, *, start: bool = True, refresh: float | None = None, policy_enforced: bool = False
+    cluster: Cluster,
+    name: str,
+    *,
+    start: bool = True,
+    refresh: float | None = None,
+    policy_enforced: bool = False,
+    period: float = MINUTE,
 ) -> Iterator[Rig]:
     """With `policy_enforced` the publisher finds an admission policy and is content; else it tests again and again."""
     create(cluster, name)
@@ -111,7 +117,7 @@ def rig(
     with Proxy(cluster) as proxy, denying(cluster, name, FENCED) if policy_enforced else nullcontext():
         who = partial(dict[str, str], Authorization=f"Bearer {token}")
         access = ApiAccess(name, Peer(proxy.url, authority=str(cluster.authority)), who)
-        publisher = Publisher(access, period=MINUTE, refresh=refresh)
+        publisher = Publisher(access, period=period, refresh=refresh)
         uid = cluster.call("GET", f"{NODES}/{name}")[1]["metadata"]["uid"]
         made = Rig(cluster, proxy, publisher, name, uid)
         publisher.is_alive, publisher.on_annotations = lambda: made.alive, made.heard.append
@@ -129,6 +135,19 @@ def rig(
                 lambda: not [one for one in threading.enumerate() if one.name == "publisher" and one not in others],
                 "end",
             )
+
+
+@pytest.mark.parametrize("state", [NodeState.REPAIRING, NodeState.VALIDATING])
+def test_a_taint_that_is_taken_away_while_a_remedy_runs_comes_back_soon(cluster: Cluster, state: NodeState) -> None:
+    """By a look of its own: the next periodic one is in an hour."""
+    name = f"publisher-{state.value.lower()}"
+    with rig(cluster, name, period=3600.0) as made:
+        made.tell(replace(desired(good=False), state=state))
+        until(made.tainted, "the taint is there")
+        code, told = cluster.call("PATCH", f"{NODES}/{name}", {"spec": {"taints": []}})
+        assert code == 200, told
+        assert not made.tainted()
+        until(made.tainted, "the taint is there again")
 
 
 @contextmanager
