@@ -23,6 +23,7 @@ PURE = (
     "pattern",
     "link_layers",
     "redaction",
+    "log_speakers",
     "shown",
     "model",
     "door_values",

@@ -228,6 +228,44 @@ def test_records_of_the_same_time_have_numbers_of_their_own() -> None:
     assert [record.number for record in kmsg.parse_syslog(dump).records] == [1_500_000, 1_500_001, 1_500_002, 2_000_000]
 
 
+CRASH = "a[7]: segfault at 0 ip 1 sp 2 error 6 in x"
+LOADS = "NVRM: loading NVIDIA UNIX x86_64 Kernel Module  535.129.03"
+T = "<6>[    1.500000]"
+SPLIT_ROWS = [
+    # lines of a dump                                                          which of them hold words of a process
+    ((f"{T} {CRASH}", f"{T} {LOADS}[1000+2000]"), (True, True)),
+    ((f"{T} {LOADS}", f"{T} {CRASH}"), (True, True)),
+    ((f"{T}[   T7] {CRASH}", f"{T}[   T7] {LOADS}"), (True, True)),
+    ((f"{T}[   T7] {CRASH}", f"{T}[   T8] {LOADS}"), (True, False)),  # another task printed it
+    ((f"{T} {CRASH}", f"<3>[    1.500000] {LOADS}"), (True, False)),  # a record has one priority
+    ((f"{T} {CRASH}", f"<6>[    1.500001] {LOADS}"), (True, False)),  # and one time
+    ((f"<6>{CRASH}", f"<6>{LOADS}"), (True, True)),
+    ((f"<6>{CRASH}", f"<3>{LOADS}"), (True, False)),
+    ((f'{T} overlayfs: unrecognized mount option "x', f"{T} {LOADS}"), (False, True)),
+    (('<6>overlayfs: unrecognized mount option "x', f"<6>{LOADS}"), (False, False)),  # without times nobody can tell
+    ((f"{T} {LOADS}", f"{T} NVRM: more"), (False, False)),
+    ((f"{T} pci 0000:19:00.0: BAR 0", f"{T} {LOADS}", f"{T} any"), (False, False, False)),
+    (("<12>[    1.500000] written", f"<12>[    1.500000] {LOADS}"), (False, False)),  # a process wrote both
+]
+
+
+@pytest.mark.parametrize(("lines", "of_process"), SPLIT_ROWS)
+def test_of_lines_that_may_be_one_record_what_holds_words_of_a_process(
+    lines: tuple[str, ...], of_process: tuple[bool, ...]
+) -> None:
+    records = kmsg.parse_syslog("".join(f"{one}\n" for one in lines).encode()).records
+    assert tuple(one.of_process for one in records) == of_process
+
+
+def test_the_device_keeps_a_record_with_line_ends_in_one_piece() -> None:
+    record = kmsg.parse(f"6,7,1500000,-;{CRASH}\\x0a{LOADS}[1000+2000]\n".encode())
+    assert record is not None
+    assert record.of_process
+    written = kmsg.parse(f"14,7,1500000,-;{CRASH}\n".encode())
+    assert written is not None
+    assert (written.facility, written.of_process) == (1, False)
+
+
 def test_a_name_that_a_device_gives_itself_makes_no_line_of_the_kernels() -> None:
     named = "<6>[    1.500000] usb 1-1: Product: x\u2028<2>[    1.600000] a\x0b<2>[    1.7] b\x85c\rd"
     (record,) = kmsg.parse_syslog(named.encode() + b"\n").records

@@ -11,7 +11,7 @@ import pytest
 from nodeprep.doors.files.kmsg import KmsgRecord
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.machine import kernel_log
-from nodeprep.facts.machine.kernel_log import LINES_LIMIT, KernelLog, KernelLogLine
+from nodeprep.facts.machine.kernel_log import LINES_LIMIT, PROCESS_LINES_LIMIT, KernelLog, KernelLogLine
 from nodeprep.model import Unreadable, Why
 
 BDF = "0000:5c:00.0"
@@ -62,6 +62,16 @@ def test_kept_are_warnings_and_lines_with_an_address(level: int, facility: int, 
 def test_the_newest_count() -> None:
     seen = observed(*(KmsgRecord(number, 1.0, 3, 0, "text") for number in range(LINES_LIMIT + 1)))
     assert (len(seen.lines), seen.lines[0].number, seen.lines[-1].number) == (LINES_LIMIT, 1, LINES_LIMIT)
+
+
+def test_processes_that_crash_push_no_line_of_a_driver_out() -> None:
+    crashes = [
+        KmsgRecord(number, 1.0, 3, 0, "a[1]: segfault at 0", of_process=True) for number in range(1, 2 * LINES_LIMIT)
+    ]
+    seen = observed(KmsgRecord(0, 1.0, 3, 0, MISS), *crashes)
+    assert (seen.lines[0].text, seen.lines[-1].number) == (MISS, 2 * LINES_LIMIT - 1)
+    assert seen.heard() == seen.lines[:1]
+    assert len(seen.lines) == 1 + PROCESS_LINES_LIMIT
 
 
 def test_what_two_looks_find_is_made_once() -> None:
@@ -115,6 +125,16 @@ PROBED_ROWS = [
 @pytest.mark.parametrize("probed", PROBED_ROWS)
 def test_says_that_a_device_was_set_up_again(probed: str) -> None:
     assert line(probed).sets_up
+
+
+@pytest.mark.parametrize("probed", PROBED_ROWS)
+@pytest.mark.parametrize("before", ["traps: a[1] trap invalid opcode ip:1 sp:2 error:0 in ", " in ", "x: ", "[1]: "])
+def test_a_line_that_another_begins_sets_nothing_up(before: str, probed: str) -> None:
+    assert not line(before + probed).sets_up
+
+
+def test_a_driver_may_name_its_function_before_it_says_so() -> None:
+    assert line(f"mlx5_core {BDF}: mlx5_function_setup:1012:(pid 9): firmware version: 28.41.1000").sets_up
 
 
 @pytest.mark.parametrize(

@@ -101,6 +101,31 @@ def test_published_lines(text: str, kind: XidClass, place: str, code: int | None
     assert (found.kind, found.place, found.code, found.fatal) == (kind, place, code, fatal)
 
 
+def test_a_program_called_nonfatal_makes_no_link_error_harmless() -> None:
+    found = say(
+        "NVRM: Xid (PCI:0000:3b:00): 145, pid=8, name=Nonfatal XC0 i0, RLW_REMAP Fatal XC0 i0 Link 00 (0x4 0x40)"
+    )
+    assert found is not None
+    assert found.fatal is True
+
+
+QUOTED = "traps: a[1] trap invalid opcode ip:1 sp:2 error:0 in "
+
+
+@pytest.mark.parametrize("text", [text for text, *_ in PUBLISHED])
+@pytest.mark.parametrize("before", [QUOTED, " in ", "x", " ", 'overlayfs: unrecognized mount option "'])
+def test_a_format_that_does_not_begin_its_line_is_none(before: str, text: str) -> None:
+    assert list(xid.events([line(before + text)])) == []
+
+
+@pytest.mark.parametrize(
+    "client", ["0000:3b:00.0 fallen off the bus", "\nNVRM: GPU 0000:3b:00.0: has fallen off the bus"]
+)
+def test_what_a_client_of_the_driver_says_of_itself_is_no_fallen_gpu(client: str) -> None:
+    said = f"NVRM: API mismatch: the client 'a' (pid 7) has the version {client}, but"
+    assert list(xid.events([line(said)])) == []
+
+
 ACTIONS = [
     ("from 0x0 (None) to 0x1 (GPU Reset Required)", "GPU Reset Required"),
     ("from 0x0 (None) to 0x2 (Node Reboot Required)", "Node Reboot Required"),

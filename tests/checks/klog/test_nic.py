@@ -118,6 +118,26 @@ def test_every_format_of_the_table_is_judged_by_its_class(prefix: str) -> None:
         assert say(CHECK, pci(nic(bridges=(BRIDGE,))), rdma(), expected(), heard) == says, row
 
 
+QUOTING = (
+    "traps: a[1] trap invalid opcode ip:1 sp:2 error:0 in ",
+    " in ",
+    "process 'a' launched '",
+    "a b: ",
+    "eth2[1]: x y: ",
+)
+
+
+@pytest.mark.parametrize("before", QUOTING)
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_no_format_is_read_in_a_line_that_only_quotes_it(before: str, prefix: str) -> None:
+    facts = (pci(nic(bridges=(BRIDGE,))), rdma(), expected())
+    for row, text in LINES:
+        assert say(CHECK, *facts, log(before + prefix + text)) == "ok Quiet", row
+    up = port()
+    assert say(CHECK, facts[0], rdma(up), wanted(up, "7 of 8 alike"), log(before + UNPLUGGED)) == "ok Quiet"
+    assert say(CHECK, *facts, log(MISS, before + LOADED)) == "fail DeviceFailed"
+
+
 @pytest.mark.parametrize("kind", ["GONE", "RECOVERS", "STALLED", "HOT", "POWER"])
 def test_every_line_that_counts_is_kept_of_the_log(kind: str) -> None:
     rows = [(row, text) for row, text in LINES if row.kind == kind and row.level.isdecimal()]
@@ -268,7 +288,7 @@ def test_machines_read_the_newest_line(texts: tuple[str, ...], newest: str) -> N
 
 
 def test_a_line_that_names_a_nic_twice_is_one_line() -> None:
-    twice = "infiniband mlx5_3: of eth2: couldn't recover UMR, err -5"
+    twice = "infiniband mlx5_3: eth2: couldn't recover UMR, err -5"
     (verdict,) = verdicts(CHECK, pci(nic()), rdma(), expected(), log(twice))
     assert verdict.message == f"0000:5c:00.0 (15b3:1021, mlx5_3/eth2): the kernel said 100 s after boot: {twice}"
 

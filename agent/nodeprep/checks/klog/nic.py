@@ -12,12 +12,14 @@ from nodeprep.facts.machine.kernel_log import KernelLog
 from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.machine.printk import LineClass
 from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.log_speakers import DEVICE, FUNCTION
 from nodeprep.model import NODE, Check, Confirmation, Reason, Seen, Severity, Stage, Status, Verdict
 from nodeprep.pattern import Pattern
 from nodeprep.values import Value
 
-UNPLUGGED_LINE = Pattern(r"Port module event.*Cable unplugged")  # mlx5/core/events.c; also said of cages nobody uses
-PLUGGED_LINE = Pattern(r"Port module event.*Cable plugged")
+# mlx5/core/events.c port_module; also said of cages nobody uses
+UNPLUGGED_LINE = Pattern(rf"{DEVICE}{FUNCTION}Port module event.*Cable unplugged")
+PLUGGED_LINE = Pattern(rf"{DEVICE}{FUNCTION}Port module event.*Cable plugged")
 
 
 class Want(Value):

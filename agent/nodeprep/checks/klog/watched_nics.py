@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.machine import printk
 from nodeprep.facts.machine.kernel_log import WARNING, KernelLogLine
-from nodeprep.facts.machine.pci import Pci
+from nodeprep.facts.machine.pci import ADDRESS, Pci
 from nodeprep.facts.machine.printk import LineClass
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Seen, Subject
@@ -24,6 +24,9 @@ ON_TOP: Mapping[str, tuple[str, ...]] = {
     "mlx5_core": ("mlx5_ib",),
 }
 CONTAINMENT = "DPC: "  # drivers/pci/pcie/dpc.c
+# drivers/base/dd.c until Linux 6.9, mlx4/main.c: a driver begins the line, and the address follows
+PROBED = Pattern(rf"\A[\w.-]+: (?:probe of |ERROR: mlx4_load_one failed, pci_name=){ADDRESS.pattern}")
+NOBODY = r"(?!)"  # matches nothing
 
 
 class Nic(Value):
@@ -84,13 +87,15 @@ def told(nics: tuple[Nic, ...], lines: Iterable[KernelLogLine]) -> Told:
     A line is about the NIC whose address it has. One that has only the address of a bridge is about each NIC below, as
     is one about the containment of an error, which takes the link below the bridge down, whoever made the error.
     One without address is about the NIC that it names: NETDEV WATCHDOG: eth2 (...) until Linux 6.7, infiniband mlx5_0:.
+    A device or its driver must begin the line. Of others it is only counted that they name the NIC.
     """
     by_place: dict[str, list[ToldLine]] = {nic.subject.place: [] for nic in nics}
     below = by_key((bridge, nic) for nic in nics for bridge in nic.bridges)
     named = by_key((name, nic) for nic in nics for name in nic.names)
-    names = Pattern(rf"\b(?:{'|'.join(map(re.escape, named))})\b") if named else None
-    drivers = {driver for nic in nics for driver in nic.drivers}
-    speaks = Pattern(rf"\b(?:{'|'.join(map(re.escape, drivers))})\b") if drivers else None
+    drivers = any_of(driver for nic in nics for driver in nic.drivers)
+    # ibdev_printk without a parent; net/sched/sch_generic.c dev_watchdog; a driver's own prefix; netdev_printk
+    names = Pattern(rf"\A(?:infiniband |NETDEV WATCHDOG: |(?:{drivers}):? )?({any_of(named)})(?:: | \()")
+    speaks = Pattern(rf"\A<?(?:{drivers})>?:? ")
     nameless: list[KernelLogLine] = []
     for line in lines:
         addresses = frozenset(line.addresses)
@@ -101,15 +106,22 @@ def told(nics: tuple[Nic, ...], lines: Iterable[KernelLogLine]) -> Told:
             if len(addresses) == 1 or CONTAINMENT in line.text:
                 places += below.get(line.bdf, [])
         else:
-            places = [place for name in names.findall(line.text) for place in named[name]] if names else []
-            if not places and speaks and speaks.search(line.text) and printk.class_of(line.text) is LineClass.GONE:
+            name = names.match(line.text)
+            places = list(named[name[1]]) if name else []
+            if not places and speaks.match(line.text) and printk.class_of(line.text) is LineClass.GONE:
                 nameless.append(line)
         if places:
-            found = ToldLine(line, printk.class_of(line.text))
+            begins = not addresses or line.by_device or PROBED.match(line.text)
+            found = ToldLine(line, printk.class_of(line.text) if begins else None)
             for place in dict.fromkeys(places):
                 if place in addresses or not addresses or found.kind:
                     by_place[place].append(found)
     return Told(by_place, nameless)
+
+
+def any_of(words: Iterable[str]) -> str:
+    """The regular expression of one of these words."""
+    return "|".join(map(re.escape, dict.fromkeys(words))) or NOBODY
 
 
 def by_key(pairs: Iterable[tuple[str, Nic]]) -> dict[str, list[str]]:

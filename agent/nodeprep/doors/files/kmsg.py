@@ -7,7 +7,9 @@ import os
 import stat
 from collections import deque
 from collections.abc import Callable, Iterator
+from itertools import groupby
 
+from nodeprep import log_speakers
 from nodeprep.pattern import Pattern
 from nodeprep.values import Value
 
@@ -21,13 +23,17 @@ LINE = Pattern(r"<(\d{1,4})>(?:\[ *(\d{1,12})\.(\d{6})\](?:\[[^\]]*\])? )?(.*)")
 
 
 class KmsgRecord(Value):
-    """One kernel-log record. `facility` 0 is the kernel itself; `at` counts seconds since boot; `number` only grows."""
+    """One kernel-log record. `facility` 0 is the kernel itself; `at` counts seconds since boot; `number` only grows.
+
+    `of_process`: the kernel tells of a process, and the text holds a name that the process chose, or may.
+    """
 
     number: int
     at: float
     level: int
     facility: int
     text: str
+    of_process: bool = False
 
 
 class KernelLogReader:
@@ -117,7 +123,9 @@ def parse(data: bytes) -> KmsgRecord | None:
         return None
     text = rest.partition(b"\n")[0].decode(errors="replace")
     priority, number, microseconds = (int(field) for field in fields[:3])
-    return KmsgRecord(number, microseconds / 1e6, priority & 7, priority >> 3, text)
+    facility = priority >> 3
+    of_process = facility == 0 and log_speakers.is_of_process(text)
+    return KmsgRecord(number, microseconds / 1e6, priority & 7, facility, text, of_process)
 
 
 def _dump() -> bytes:
@@ -149,20 +157,24 @@ def parse_syslog(
 ) -> SyslogDump:
     """Decode a syslog(2) dump, or new lines of one: `<prio>[seconds.micros] text`.
 
-    A dump has no record numbers. Times replace them, because a record has the same time in every dump. Raises OSError
-    if no line of this dump and of those before it was understood.
+    A dump has no record numbers. Times replace them, because a record has the same time in every dump. Nor does it tell
+    a record of several lines from several records (`log_speakers.are_of_processes`). Raises OSError if no line of this
+    dump and of those before it was understood.
     """
     records = deque(before.records, maxlen=RECORDS_LIMIT)
     number = before.number
     understood = False
     # Only the kernel's own line end counts: the name of a device may contain other line ends.
-    for line in data.split(b"\n"):
-        match = LINE.fullmatch(line.decode(errors="replace"))
-        if match:
-            understood = True
-            priority, at = int(match[1]), int(match[2] or 0) * 1_000_000 + int(match[3] or 0)
+    matches = (LINE.fullmatch(line.decode(errors="replace")) for line in data.split(b"\n"))
+    for _, alike in groupby(filter(None, matches), lambda match: match.string[: match.start(4)]):
+        understood = True
+        lines = tuple(alike)
+        priority, at = int(lines[0][1]), int(lines[0][2] or 0) * 1_000_000 + int(lines[0][3] or 0)
+        facility = priority >> 3
+        of_processes = log_speakers.are_of_processes([line[4] for line in lines], timed=at > 0)
+        for line, of_process in zip(lines, of_processes, strict=True):
             number = max(number + 1, at)
-            record = KmsgRecord(number, at / 1e6, priority & 7, priority >> 3, match[4])
+            record = KmsgRecord(number, at / 1e6, priority & 7, facility, line[4], facility == 0 and of_process)
             if wanted(record):
                 records.append(record)
     if data.strip(b"\0\n") and not understood and before.number < 0:

@@ -7,6 +7,7 @@ from collections import Counter
 from enum import StrEnum
 from functools import cache
 
+from nodeprep import log_speakers
 from nodeprep.pattern import Pattern
 
 # A conversion of printk: flags, width, precision, length, letter. %p goes on with letters, and drivers use these
@@ -16,7 +17,11 @@ CONVERSION = Pattern(
 )
 NUMBERS = {"d": r" *[-+]?\d+", "i": r" *[-+]?\d+", "u": r" *\d+", "o": r" *\d+", "c": "."}
 HEXADECIMAL = r" *(?:0[xX])?[0-9a-fA-F]+"
-BEFORE = ":>)]"  # a message begins the line, or follows a prefix that ends so: driver, device, function, process
+# A message begins the line, or follows a prefix: a driver or a device, then words that end in a mark, such as "AER:",
+# "<mlx4_ib>", "f:12:(pid 0):". With other words before it the line is somebody else's, who may quote what he likes.
+BEFORE = rf"(?:{log_speakers.DEVICE}|\A[\w.-]+ (?=\S*[:>)\]](?: |$)))? *(?:\S*(?:[:>)\]]|\(pid \d+\):)(?: +|$))*"
+PREFIX = Pattern(BEFORE)
+PREFIX_AND_WORDS = Pattern(rf"{BEFORE}(?:[\w.-]+(?: +|$)){{0,3}}")  # of a format that begins with %s
 AFTER = r"(?![\w/])"  # a longer word is another format
 ANYTHING = ".{0,120}?"  # an argument; without a limit, three of them in a format could take seconds for a line of 1 KiB
 LITERAL_LENGTH = 8  # characters of its own that a format must have: with fewer it would match the lines of others
@@ -54,10 +59,9 @@ def class_of(text: str) -> LineClass | None:
 
 def length_in(text: str, form: str) -> int:
     """How many characters of a line come of a format; 0 if none do."""
-    anywhere = form.startswith("%s")
+    prefix = PREFIX_AND_WORDS if form.startswith("%s") else PREFIX
     for match in pattern(form).finditer(text):
-        before = text[: match.start()].rstrip(" ")
-        if anywhere or not before or before[-1] in BEFORE:
+        if prefix.fullmatch(text, 0, match.start()):
             return len(match[0])
     return 0
 

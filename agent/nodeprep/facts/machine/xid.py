@@ -12,21 +12,29 @@ from nodeprep.pattern import Pattern
 from nodeprep.values import Value
 
 SLOT = r"[0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}"
+# Each format begins its line. Behind other words it is none: a process can choose a file's name, and crash.
 # "NVRM: Xid (PCI:0000:3b:00): 79, pid=..."; a MIG instance stands behind the address, drivers before 361 print no PCI:.
-XID_LINE = Pattern(rf"NVRM: Xid \((?:PCI:)?({SLOT})(?:\.[0-7])?(?: [^)]*)?\): (\d{{1,4}}),(.*)", re.DOTALL)
-SXID_LINE = Pattern(rf"nvidia-nvswitch\d+: SXid \((?:PCI:)?({SLOT}\.[0-7])\): (\d{{5}}), (.*)", re.DOTALL)
-FALLEN_LINE = Pattern(rf"NVRM: .*?({SLOT})(?:\.[0-7])?\b.*\bfallen off the bus", re.DOTALL)
+XID_LINE = Pattern(rf"\ANVRM: Xid \((?:PCI:)?({SLOT})(?:\.[0-7])?(?: [^)]*)?\): (\d{{1,4}}),(.*)", re.DOTALL)
+SXID_LINE = Pattern(rf"\Anvidia-nvswitch\d+: SXid \((?:PCI:)?({SLOT}\.[0-7])\): (\d{{5}}), (.*)", re.DOTALL)
+# arch/nvalloc/unix/src/osapi.c, osinit.c. Other lines of NVRM hold what a client of the driver says of itself.
+FALLEN_LINE = Pattern(
+    rf"\ANVRM: (?:The NVIDIA )?GPU (?:at )?(?:PCI:)?({SLOT})(?:\.[0-7])?\b.*\bfallen off the bus", re.DOTALL
+)
 # One message of three lines. Kernels before 5.10 log each of them alone.
-GPU_LINE = Pattern(rf"NVRM: The NVIDIA GPU ({SLOT})(?:\.[0-7])?\b")
-FALLEN_TAIL_LINE = Pattern(r"NVRM: .*\bfallen off the bus and is not responding")
-START_LINE = Pattern(rf"NVRM: GPU ({SLOT})(?:\.[0-7])?: (?:RmInitAdapter|rm_init_adapter) failed")
-PEER_MEMORY_LINE = Pattern(r"\b(?:nvidia[-_]peermem|nv_peer_mem)\b.*\bERROR\b")
-LIKE_ONE = Pattern(r"\bNVRM: Xid\b|\bSXid \(")
+GPU_LINE = Pattern(rf"\ANVRM: The NVIDIA GPU ({SLOT})(?:\.[0-7])?\b")
+FALLEN_TAIL_LINE = Pattern(
+    r"\ANVRM: (?:(?:\(PCI ID: [0-9a-fA-F:]+\) )?installed in this system has )?fallen off the bus and is not responding"
+)
+START_LINE = Pattern(rf"\ANVRM: GPU ({SLOT})(?:\.[0-7])?: (?:RmInitAdapter|rm_init_adapter) failed")
+# kernel-open/nvidia-peermem/nvidia-peermem.c, peer_err: function and line, then the message.
+PEER_MEMORY_LINE = Pattern(r"\A(?:nvidia[-_]peermem|nv_peer_mem) \w+:\d+ .*\bERROR\b")
+LIKE_ONE = Pattern(r"\ANVRM: Xid\b|\Anvidia-nvswitch\d+: SXid \(")
 # kernel-open/nvidia/nv.c, at each load of the module: what was said of its GPUs and NVSwitches before is past.
-LOAD_LINE = Pattern(r"NVRM: loading NVIDIA UNIX\b")
+LOAD_LINE = Pattern(r"\ANVRM: loading NVIDIA UNIX\b")
 ACTION = Pattern(r"recovery action changed from 0x[0-9a-fA-F]+ \([^)]*\) to 0x([0-9a-fA-F]+) \(([^)]*)\)")
 NVLINK_5 = range(144, 151)  # Xids whose line says whether they are fatal
 FATAL, NONFATAL = Pattern(r"\bFatal\b"), Pattern(r"\bNon-?[Ff]atal\b")
+SEVERITY = Pattern(r"\b(?:Fatal|Non-?[Ff]atal)\b")
 TAIL_LINES = 3  # lines after the one that names the GPU in which the rest of the message may stand
 
 
@@ -138,7 +146,9 @@ def _xid(line: KernelLogLine, place: str, code: int, rest: str) -> GpuEvent:
     kind = classes("Xid").get(code, XidClass.SUPPORT)
     fatal: bool | None = None
     if code in NVLINK_5:
-        fatal = False if NONFATAL.search(rest) else True if FATAL.search(rest) else None
+        # The last word counts: before it stands the name of a process, which may be "Nonfatal".
+        severities = SEVERITY.findall(rest)
+        fatal = severities[-1] == "Fatal" if severities else None
     action = ACTION.search(rest) if kind is XidClass.RECOVERY else None
     if kind is XidClass.RECOVERY and action is None:
         return GpuEvent(line, "", XidClass.GARBAGE)
