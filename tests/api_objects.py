@@ -98,7 +98,7 @@ def pod(name: str = "client-b6989bf87-2bgtc", namespace: str = "default", on: st
 def terway_pod(on: str = NODE) -> dict[str, Any]:
     """A Terway pod whose init container refuses the node."""
     told = pod("terway-eniip-x7k2p", "kube-system", on)
-    told["metadata"]["labels"] = {"app": "terway-eniip"}
+    told["metadata"] |= {"labels": {"app": "terway-eniip"}, "ownerReferences": [daemon_set("terway-eniip")]}
     told["spec"] |= {"hostNetwork": True, "initContainers": [{"name": "terway-init", "image": "terway"}]}
     last = {"terminated": {"exitCode": 1, "reason": "Error", "message": "Error: ipvlan is unsupported\n"}}
     waits = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s restarting failed container"}}
@@ -109,6 +109,12 @@ def terway_pod(on: str = NODE) -> dict[str, Any]:
         "containerStatuses": [status("terway", {"waiting": {"reason": "PodInitializing"}})],
     }
     return told
+
+
+def daemon_set(name: str) -> dict[str, Any]:
+    """What a pod of a DaemonSet of this name says of its owner."""
+    uid = "5d1b8c9e-0000-4000-8000-000000000003"
+    return {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": name, "uid": uid, "controller": True}
 
 
 def status(name: str, state: dict[str, Any], *, ready: bool = False, restarts: int = 0) -> dict[str, Any]:

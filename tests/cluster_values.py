@@ -14,6 +14,7 @@ from nodeprep.facts.kubernetes.cluster import (
     ErdmaDevice,
     ErdmaRecord,
     KubeNode,
+    Owner,
     Pod,
     PodEni,
     StatedCondition,
@@ -97,7 +98,20 @@ def terway_pod(**different: Any) -> Pod:
         "host_network": True,
         "addresses": ("192.168.0.117",),
         "labels": {"app": "terway-eniip"},
+        "owner": Owner("apps/v1", "DaemonSet", "terway-eniip"),
         "containers": (init, container(), container(name="policy")),
+    }
+    return pod(**(usual | different))
+
+
+def erdma_agent(**different: Any) -> Pod:
+    """kube-system/alibabacloud-erdma-agent-7xk2p, Ready."""
+    usual: dict[str, Any] = {
+        "namespace": "kube-system",
+        "name": "alibabacloud-erdma-agent-7xk2p",
+        "labels": {"tier": "agent"},
+        "owner": Owner("apps/v1", "DaemonSet", "alibabacloud-erdma-agent"),
+        "containers": (container(name="agent"),),
     }
     return pod(**(usual | different))
 

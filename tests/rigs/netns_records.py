@@ -146,6 +146,7 @@ def pod_eni(eni: int, mac: str, kind: str = "Secondary") -> Object:
 
 def _common() -> dict[str, Object]:
     daemon = pod("terway-eniip-x7k2p", NODE_ADDRESS, "kube-system", app="terway-eniip")
+    daemon["metadata"]["ownerReferences"] = [api_objects.daemon_set("terway-eniip")]
     daemon["spec"]["initContainers"] = [{"name": "terway-init", "image": "terway"}]
     done = {"terminated": {"exitCode": 0, "reason": "Completed"}}
     daemon["status"]["initContainerStatuses"] = [api_objects.status("terway-init", done, ready=True)]
@@ -159,9 +160,15 @@ def _eri() -> Object:
     return told
 
 
+def _erdma_agent() -> Object:
+    told = pod("alibabacloud-erdma-agent-8kq2z", NODE_ADDRESS, "kube-system", tier="agent")
+    told["metadata"]["ownerReferences"] = [api_objects.daemon_set("alibabacloud-erdma-agent")]
+    return told
+
+
 SPARE = {
     "erdma": _eri(),
-    "agent": pod("alibabacloud-erdma-agent-8kq2z", NODE_ADDRESS, "kube-system", tier="agent"),
+    "agent": _erdma_agent(),
     "member": pod_eni(9, "00:16:3e:aa:dd:01", "Member"),
     "newcomer": pod("newcomer-0", "192.168.0.201"),
 }

@@ -7,24 +7,15 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.erdma.agent import CHECK
-from nodeprep.facts.kubernetes.cluster import Pod
+from nodeprep.facts.kubernetes.cluster import Owner
 from nodeprep.model import Unreadable, Why
 from tests.cluster_values import cluster, container, erdma_record, node_object, pod
+from tests.cluster_values import erdma_agent as agent
 from tests.values import say, verdicts
 
 DENIED = Unreadable(Why.DENIED, "pods", detail="403")
 NOWHERE = node_object(annotations={"alibabacloud.com/instance-type-info": ""})
 RESTART = "plugin_restart(pod=kube-system/alibabacloud-erdma-agent-7xk2p)"
-
-
-def agent(**different: Any) -> Pod:
-    usual: dict[str, Any] = {
-        "namespace": "kube-system",
-        "name": "alibabacloud-erdma-agent-7xk2p",
-        "labels": {"tier": "agent"},
-        "containers": (container(name="agent"),),
-    }
-    return pod(**(usual | different))
 
 
 ROWS = [
@@ -34,6 +25,12 @@ ROWS = [
     ({"pods": (agent(deleted=True), agent()), "erdma": erdma_record()}, "ok Ready"),
     ({"pods": (agent(name="other-agent"),)}, "absent Nothing"),
     ({"pods": (agent(labels={"tier": "controller"}),)}, "absent Nothing"),
+    # Whoever may create a pod may give it any label, and a name that is free in the namespace.
+    ({"pods": (agent(namespace="users", ready=False),)}, "absent Nothing"),
+    ({"pods": (agent(owner=None, ready=False),)}, "absent Nothing"),
+    ({"pods": (agent(owner=Owner("batch/v1", "Job", "alibabacloud-erdma-agent")),)}, "absent Nothing"),
+    ({"pods": (agent(namespace="users"),), "erdma": erdma_record()}, "warn NoAgent"),
+    ({"pods": (agent(namespace="users"), agent(ready=False))}, f"warn NotReady {RESTART}"),
     ({"pods": ()}, "absent Nothing"),
     ({"pods": (), "erdma": erdma_record()}, "warn NoAgent"),
     ({"pods": (), "erdma": DENIED}, "absent Nothing"),

@@ -8,14 +8,14 @@ import pytest
 
 from nodeprep.checks.erdma.cr import CHECK
 from nodeprep.model import Unreadable, Why
-from tests.cluster_values import cluster, erdma_device, erdma_record, node_object, pod, pod_eni
+from tests.cluster_values import cluster, erdma_agent, erdma_device, erdma_record, node_object, pod_eni
 from tests.erdma_values import FIRST, MAC, SECOND, erdma, erdma_0
 from tests.values import link, links, rdma, say, verdicts
 
 DENIED = Unreadable(Why.DENIED, "erdmadevices", detail="403")
 NOWHERE = node_object(annotations={"alibabacloud.com/instance-type-info": ""})
 OTHER = "0216:3eff:feaa:bb09"
-AGENT = pod(name="alibabacloud-erdma-agent-7xk2p", labels={"tier": "agent"})
+AGENT = erdma_agent()
 ONE, TWO = erdma(), erdma(functions=(FIRST, SECOND))
 
 
@@ -46,6 +46,7 @@ ROWS = [
     # Without a record
     ({}, ONE, (erdma_0(),), "absent Nothing"),
     ({"pods": (AGENT,)}, ONE, (erdma_0(),), "warn NoRecord"),
+    ({"pods": (erdma_agent(namespace="users"), erdma_agent(owner=None))}, ONE, (erdma_0(),), "absent Nothing"),
     ({"pods": (AGENT,), "node": NOWHERE}, ONE, (erdma_0(),), "absent Nothing"),
     ({"erdma": DENIED}, ONE, (erdma_0(),), "unknown CannotLook"),
     ({"erdma": DENIED}, erdma(functions=()), (), "unknown CannotLook"),
@@ -96,6 +97,6 @@ def test_other_messages() -> None:
     )
     (verdict,) = verdicts(CHECK, cluster(pods=(AGENT,)), ONE, rdma())
     assert verdict.message == (
-        "default/alibabacloud-erdma-agent-7xk2p runs here and the instance type has 2 ERIs, but there is no "
+        "kube-system/alibabacloud-erdma-agent-7xk2p runs here and the instance type has 2 ERIs, but there is no "
         "ErdmaDevice of this node: it is not selected, or the controller failed; see its log"
     )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeprep.checks.terway.pod import CHECK
-from nodeprep.facts.kubernetes.cluster import Container, Pod
+from nodeprep.facts.kubernetes.cluster import Container, Owner, Pod
 from nodeprep.model import Unreadable, Why
 from tests.cluster_values import cluster, container, node_object, pod, terway_pod
 from tests.cni_values import terway
@@ -48,6 +48,25 @@ ROWS: list[tuple[tuple[Pod, ...], str]] = [
     ((down(init("exclusive eni mode changed"), WAITS),), "fail ModeChanged"),
     ((down(init("mount failed: permission denied"), WAITS),), "fail MountFailed"),
 ]
+
+
+USERS: list[dict[str, Any]] = [  # what whoever may create a pod, or a DaemonSet in a namespace, can have
+    {"namespace": "users", "name": "mine"},
+    {"namespace": "users"},
+    {"owner": None},
+    {"owner": Owner("v1", "Node", "n1")},
+    {"owner": Owner("apps/v1", "ReplicaSet", "terway-eniip-7c9")},
+]
+
+
+@pytest.mark.parametrize("different", USERS)
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_users_pod_with_its_label_is_not_terways(different: dict[str, Any], ready: bool) -> None:
+    users = terway_pod(ready=ready, containers=(container(ready=ready),), **different)
+    assert say(CHECK, terway(), cluster(pods=(users,))) == "fail NoPod"
+    for real in (terway_pod(), down(DONE, WAITS), down(DONE, RUNS), down(init("mount failed"), WAITS)):
+        alone = verdicts(CHECK, terway(), cluster(pods=(real,)))
+        assert verdicts(CHECK, terway(), cluster(pods=(users, real))) == alone
 
 
 @pytest.mark.parametrize(("pods", "says"), ROWS)

@@ -9,15 +9,16 @@ import pytest
 from nodeprep.checks.terway.two_erdma_owners import CHECK
 from nodeprep.facts.kubernetes.cluster import EniConfig
 from nodeprep.model import Unreadable, Why, guarded
-from tests.cluster_values import cluster, eni_config, pod, terway_pod
+from tests.cluster_values import cluster, eni_config, erdma_agent, pod, terway_pod
 from tests.cni_values import terway
 from tests.values import say, verdicts
 
 OURS, THEIRS = "1763740000-erdma-eni.sock", "1763740001-erdma.sock"
 BOTH = ("kubelet.sock", OURS, THEIRS)
 ON = eni_config(enable_erdma=True)
-AGENT = pod(namespace="kube-system", name="alibabacloud-erdma-agent-9xk2b", labels={"tier": "agent"})
-OVER = pod(namespace="kube-system", name="alibabacloud-erdma-agent-9xk2b", labels={"tier": "agent"}, phase="Failed")
+AGENT = erdma_agent()
+OVER = erdma_agent(phase="Failed")
+USERS = (erdma_agent(namespace="users"), erdma_agent(owner=None))  # with its label and its name
 OTHER = pod(name="log-agent", labels={"tier": "agent"})
 DENIED = Unreadable(Why.DENIED, "pods")
 ILL = EniConfig("kube-system/eni-config", guarded(Unreadable(Why.MALFORMED, "eni_conf")))
@@ -38,6 +39,7 @@ ROWS: list[tuple[Any, Any, str]] = [
     ((THEIRS,), cluster(eni_config=ON, pods=(AGENT,)), "fail TwoOwners"),
     (BOTH, cluster(eni_config=ON, pods=(AGENT,)), "fail TwoOwners"),
     (BOTH, cluster(eni_config=ON, pods=(OVER, OTHER)), "warn SocketLeft"),
+    (BOTH, cluster(eni_config=ON, pods=USERS), "warn SocketLeft"),
     (BOTH, cluster(pods=(AGENT,)), "warn SocketLeft"),
     (BOTH, cluster(eni_config=eni_config(enable_erdma="true"), pods=(AGENT,)), "warn SocketLeft"),
     ((THEIRS,), cluster(eni_config=ON, pods=DENIED), "unknown CannotLook"),

@@ -21,7 +21,6 @@ from nodeprep.model import (
     raw,
 )
 
-NAME, TIER = "erdma-agent", "agent"  # DaemonSet alibabacloud-erdma-agent, label tier=agent
 ERIS = "EriQuantity"  # of the ECS instance type
 
 
@@ -30,7 +29,7 @@ def judge(seen: Seen) -> Iterator[Verdict]:
     concerned = has_devices(record) or (isinstance(node, KubeNode) and bool(node.limit(ERIS)))
     if isinstance(raw(seen[Cluster])["pods"], Unreadable) and not concerned:
         return  # no ERI and no instance type that has any: another cloud's pods
-    agents = [pod for pod in seen[Cluster].pods if is_agent(pod) and not pod.deleted]
+    agents = [pod for pod in seen[Cluster].pods if pod.is_erdma_agent and not pod.deleted]
     yield from seen.each(agents, verdict, lambda pod: Subject(pod.where, None, pod.where))
     # A record that may not be read says nothing of an agent; erdma.cr says that it could not look.
     if not agents and has_devices(record):
@@ -39,10 +38,6 @@ def judge(seen: Seen) -> Iterator[Verdict]:
             "nothing registers aliyun/erdma; kubectl -n kube-system get daemonset alibabacloud-erdma-agent"
         )
         yield Verdict(NODE, Status.WARN, "NoAgent", message, None, "none", "a pod")
-
-
-def is_agent(pod: Pod) -> bool:
-    return pod.labels.get("tier") == TIER and NAME in pod.name
 
 
 def has_devices(record: object) -> bool:

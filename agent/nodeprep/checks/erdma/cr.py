@@ -82,7 +82,7 @@ def unrecorded(device: RdmaDevice, known: set[str]) -> Verdict | None:
 def without(seen: Seen) -> Iterator[Verdict]:
     """An instance type with ERIs and erdma-controller at work on it, but no record: it waits for something."""
     many = quantity(seen[Cluster])
-    agent = next((pod for pod in seen[Cluster].pods if "erdma-agent" in pod.name), None)
+    agent = next((pod for pod in seen[Cluster].pods if pod.is_erdma_agent), None)
     if many and agent:
         message = (
             f"{agent.where} runs here and the instance type has {many} ERIs, but there is no ErdmaDevice of this node: "

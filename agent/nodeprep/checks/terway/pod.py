@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.facts.alibaba.terway import Terway
-from nodeprep.facts.kubernetes.cluster import TERWAY_APPS, Cluster, Container, Pod
+from nodeprep.facts.kubernetes.cluster import Cluster, Container, Pod
 from nodeprep.model import NODE, Check, Confirmation, Reason, Remedy, Seen, Severity, Stage, Status, Verdict
 
 LOGS_COMMAND = "kubectl -n kube-system logs {pod} -c {container} --previous"
@@ -22,11 +22,7 @@ REFUSALS = {
 def judge(seen: Seen) -> Iterator[Verdict]:
     if not seen[Terway].present or seen[Cluster].node.ignored_by_terway:
         return
-    pods = [
-        pod
-        for pod in seen[Cluster].pods
-        if pod.labels.get("app") in TERWAY_APPS and not pod.deleted and not pod.finished
-    ]
+    pods = [pod for pod in seen[Cluster].pods if pod.is_of_terway and not pod.deleted and not pod.finished]
     yield verdict(pods, seen[Cluster].node.name)
 
 

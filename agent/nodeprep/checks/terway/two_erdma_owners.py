@@ -64,8 +64,7 @@ def owners(cluster: Cluster | None) -> tuple[bool, bool] | None:
     """Whether Terway is configured to serve it, and whether erdma-controller's agent is here; None without access."""
     if cluster is None:
         return None
-    agents = [pod for pod in cluster.pods if pod.labels.get("tier") == "agent" and pod.name.startswith(AGENT)]
-    here = any(not pod.finished and not pod.deleted for pod in agents)
+    here = any(pod.is_erdma_agent and not pod.finished and not pod.deleted for pod in cluster.pods)
     return is_terway_configured(cluster, matters=here), here
 
 

@@ -20,6 +20,8 @@ TRUNK = "k8s.aliyun.com/trunk-on"
 INSTANCE_TYPE = "alibabacloud.com/instance-type-info"
 OWN_ENI = "k8s.aliyun.com/pod-eni"  # on a pod that has an ENI or a VLAN of its own
 TERWAY_APPS = ("terway-eniip", "terway-eni")  # DaemonSets: today's, and that of exclusive ENIs before Terway 1.11
+SYSTEM = "kube-system"  # where Terway's chart and erdma-controller's README put them, and no user puts a pod
+ERDMA_AGENT, ERDMA_TIER = "erdma-agent", "agent"  # DaemonSet alibabacloud-erdma-agent, label tier=agent
 SUFFICIENT_IP = "SufficientIP"  # Terway's condition of the Node
 READY = "Ready"  # the kubelet's
 
@@ -174,6 +176,19 @@ class Pod(Shown):
     @property
     def finished(self) -> bool:
         return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def is_of_system(self) -> bool:
+        """Whether a DaemonSet of kube-system owns it. Labels and names alone are free to whoever may create a pod."""
+        return self.namespace == SYSTEM and self.owner is not None and self.owner.kind == "DaemonSet"
+
+    @property
+    def is_of_terway(self) -> bool:
+        return self.is_of_system and self.labels.get("app") in TERWAY_APPS
+
+    @property
+    def is_erdma_agent(self) -> bool:
+        return self.is_of_system and self.labels.get("tier") == ERDMA_TIER and ERDMA_AGENT in self.name
 
 
 @shown

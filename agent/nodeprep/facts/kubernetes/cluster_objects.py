@@ -18,6 +18,7 @@ from nodeprep.facts.kubernetes.cluster import (
     NODE_LABELS,
     POD_ANNOTATIONS,
     POD_LABELS,
+    SYSTEM,
     TERWAY_APPS,
     Container,
     KubeNode,
@@ -34,7 +35,6 @@ QUANTITY = Pattern(r"[+-]?[0-9.]{1,30}([eE][+-]?[0-9]{1,3}|[KMGTPE]i|[numkMGTPE]
 Object = Mapping[str, Any]
 
 MESSAGE_LIMIT_CHARACTERS = 1000  # characters of a message: the kubelet keeps 4 KiB of a container's last words
-SYSTEM = "kube-system"  # where Terway's pods are
 # k8s.io/apimachinery/pkg/api/resource: extended resources are whole numbers, which it shortens
 SUFFIXES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
 
