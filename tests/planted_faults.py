@@ -410,8 +410,20 @@ FAULTS = (
     Planted(
         "what a user wrote to the kernel log counts as the kernel's",
         "doors/files/kmsg.py",
-        "priority & 7, priority >> 3, text)",
-        "priority & 7, 0, text)",
+        "priority & 7, facility, text, of_process)",
+        "priority & 7, 0, text, of_process)",
+    ),
+    Planted(
+        "a crash of a process counts as a driver's line",
+        "doors/files/kmsg.py",
+        "of_process = facility == 0 and log_speakers.is_of_process(text)",
+        "of_process = False",
+    ),
+    Planted(
+        "of a crash with a line end in its name only the first line is a process's",
+        "doors/files/kmsg.py",
+        "facility == 0 and of_process)",
+        "facility == 0 and log_speakers.is_of_process(line[4]))",
     ),
     Planted(
         "an argument that no header names is taken",

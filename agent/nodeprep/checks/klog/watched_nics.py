@@ -25,7 +25,7 @@ ON_TOP: Mapping[str, tuple[str, ...]] = {
 }
 CONTAINMENT = "DPC: "  # drivers/pci/pcie/dpc.c
 # drivers/base/dd.c until Linux 6.9, mlx4/main.c: a driver begins the line, and the address follows
-PROBED = Pattern(rf"\A[\w.-]+: (?:probe of |ERROR: mlx4_load_one failed, pci_name=){ADDRESS.pattern}")
+PROBE_FAILED_LINE = Pattern(rf"\A[\w.-]+: (?:probe of |ERROR: mlx4_load_one failed, pci_name=){ADDRESS.pattern}")
 NOBODY = r"(?!)"  # matches nothing
 
 
@@ -111,7 +111,7 @@ def told(nics: tuple[Nic, ...], lines: Iterable[KernelLogLine]) -> Told:
             if not places and speaks.match(line.text) and printk.class_of(line.text) is LineClass.GONE:
                 nameless.append(line)
         if places:
-            begins = not addresses or line.by_device or PROBED.match(line.text)
+            begins = not addresses or line.by_device or PROBE_FAILED_LINE.match(line.text)
             found = ToldLine(line, printk.class_of(line.text) if begins else None)
             for place in dict.fromkeys(places):
                 if place in addresses or not addresses or found.kind:
