@@ -27,7 +27,8 @@ from tests.rigs.agent import LONG, PROGRAM, Agent
 from tests.rigs.api_proxy import Proxy
 from tests.rigs.cluster import Cluster
 from tests.rigs.netns import REPOSITORY, Node
-from tests.rigs.netns_node import KUBECONFIG
+from tests.rigs.netns_check import checked
+from tests.rigs.netns_node import KUBECONFIG, Shape
 from tests.rigs.relay import Relay
 from tests.rigs.remediator_process import Remediator
 from tests.rigs.waiting import until
@@ -60,6 +61,13 @@ gate: {{profiles: [links]}}
 confirmation: {{passes: 2, pass-span: 1, pass-every: 0.5, flap-window: 1}}
 readiness: {{validation-limit: {limit:g}, remedy-after: 0}}
 {more}"""
+
+
+@contextmanager
+def terway_nodes(count: int) -> Iterator[list[Node]]:
+    """So many nodes, each with one ENI and a pod on it."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(checked(Shape(enis=1, pods=1))).node for _ in range(count)]
 
 
 @dataclass(slots=True)

@@ -196,6 +196,16 @@ def test_what_holds_it_back_is_said_and_nothing_runs(
     assert (one.calls(), one.outcomes()) == (["eth1"], ["released"])
 
 
+def test_where_no_profile_gates_nothing_runs_and_it_says_why_at_once(repaired: Callable[..., Repaired]) -> None:
+    """Our taint would be awaited in vain, a minute each time."""
+    one = repaired(config=configuration().replace("profiles: [links]", "profiles: [others]"))
+    one.down()
+    until(lambda: one.suppressed() == {"eni.up": "taint"}, "it says taint")
+    wanted = "no profile of this node sets our taint: found links, and gate.profiles has others"
+    assert [why["why"] for why in one.repair()["suppressed"]] == [wanted]
+    assert one.calls() == []
+
+
 @contextmanager
 def without_room(one: Repaired) -> Iterator[None]:
     """Nothing can be written where the agent keeps its state."""

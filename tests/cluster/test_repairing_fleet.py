@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -18,8 +17,6 @@ from tests.cluster.fleet_watch import FleetWatch
 from tests.cluster.repaired_node import Repaired, configuration
 from tests.rigs.cluster import Cluster
 from tests.rigs.netns import Node
-from tests.rigs.netns_check import checked
-from tests.rigs.netns_node import Shape
 from tests.rigs.waiting import until
 
 NODES = 4
@@ -33,8 +30,8 @@ def cluster(apart: Cluster) -> Cluster:
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[list[Node]]:
-    with ExitStack() as stack:
-        yield [stack.enter_context(checked(Shape(enis=1, pods=1))).node for _ in range(NODES)]
+    with repaired_node.terway_nodes(NODES) as made:
+        yield made
 
 
 @pytest.fixture

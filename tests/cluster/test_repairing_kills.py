@@ -20,8 +20,6 @@ from tests.cluster.repaired_node import Repaired
 from tests.rigs import started
 from tests.rigs.api_proxy import delays, holds
 from tests.rigs.cluster import Cluster
-from tests.rigs.netns_check import checked
-from tests.rigs.netns_node import Shape
 from tests.rigs.waiting import until
 
 # The steps of an approach at which the API server lets it wait: by which request. The first is the publisher's.
@@ -205,7 +203,7 @@ def test_a_kill_at_any_step_neither_doubles_nor_loses_a_run(cluster: Cluster, tm
     kills = 0
     with ExitStack() as stack, ThreadPoolExecutor(len(CHAINS)) as threads:
         clusters = [cluster, cluster, *[stack.enter_context(started.cluster())] * 2]
-        nodes = [stack.enter_context(checked(Shape(enis=1, pods=1))).node for _ in CHAINS]
+        nodes = stack.enter_context(repaired_node.terway_nodes(len(CHAINS)))
         for number in range(rounds):
             with ExitStack() as fleets:
                 for one in dict.fromkeys(clusters):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from functools import partial
 from math import ceil
 from pathlib import Path
@@ -26,8 +25,6 @@ from tests.cluster.repaired_node import Repaired
 from tests.rigs.api_proxy import refuses
 from tests.rigs.cluster import Cluster
 from tests.rigs.netns import Node
-from tests.rigs.netns_check import checked
-from tests.rigs.netns_node import Shape
 from tests.rigs.waiting import until
 
 BAD = f"{nodeprep.__version__}+bad"
@@ -42,8 +39,8 @@ def cluster(apart: Cluster) -> Cluster:
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[list[Node]]:
-    with ExitStack() as stack:
-        yield [stack.enter_context(checked(Shape(enis=1, pods=1))).node for _ in range(NODES_LIMIT)]
+    with repaired_node.terway_nodes(NODES_LIMIT) as made:
+        yield made
 
 
 @pytest.fixture

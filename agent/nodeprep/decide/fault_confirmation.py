@@ -42,7 +42,7 @@ def confirm(  # noqa: PLR0917 - the memory, and what one round says to it
     """The agent state after a round. The same object if nothing changed.
 
     `findings` are the current ones of all checks. `observations` are the checks with a fresh look, by id: only these
-    count. `log` frees latches of devices that were probed again since. A failure of a `excused` check ends its passes,
+    count. `log` frees latches of devices that were probed again since. A failure of an `excused` check ends its passes,
     and makes no case.
     """
     now = max((now, *(observation.ended for observation in observations.values())))

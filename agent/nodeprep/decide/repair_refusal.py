@@ -94,9 +94,8 @@ LONGEST_WAITS: Mapping[SuppressionReason, float] = {
     SuppressionReason.IDLE: 10.0,
 }
 USUAL_LONGEST_WAIT = 4.0
-WAIT_SPREAD_SHARE = (
-    0.25  # share of a wait by which nodes differ, so that a fleet that failed together does not ask together
-)
+# Share of a wait by which nodes differ, so that a fleet that failed together does not ask together.
+WAIT_SPREAD_SHARE = 0.25
 # Why the agent itself did not ask the remediator, though the attempt was to begin.
 UNSAVED, UNSENT = "unsaved", "unsent"
 OWN_MEANINGS: Mapping[str, RefusalMeaning] = {

@@ -30,6 +30,7 @@ from nodeprep.model import Check
 from tests.agent_state_values import agent_state, case
 from tests.checks.klog import test_nic, test_xid
 from tests.rigs import cache
+from tests.rigs.absent import cannot_start
 from tests.values import BDF, expected, nic, pci, port, rdma, verdicts, wanted
 
 NAME_BYTES, FILE_BYTES = 15, 255  # TASK_COMM_LEN without its end, NAME_MAX
@@ -164,7 +165,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
     """Runs a program of this name, as an ordinary pod would, that writes to address 0."""
     for needed in ("gcc", "setpriv"):
         if shutil.which(needed) is None:
-            pytest.skip(f"{needed} is not here: no real crash was tested")
+            cannot_start(f"{needed} is not here: no real crash can be made")
     place = tmp_path_factory.mktemp("crash")
     for directory in (place, *place.parents[:2]):
         if directory.stat().st_uid == os.getuid():
