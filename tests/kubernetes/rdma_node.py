@@ -24,7 +24,7 @@ expect:
     "{RAIL.bdf}": {{driver: virtio-pci, rdma: {RDMA_DEVICE}, software: rxe}}
 """
 # What nobody announces is looked at more often. Each wait of a repair is as it ships. A play takes up to two minutes in
-# emulation, so it may take longer than on a machine.
+# emulation, and five beside two other guests, so it may take longer than on a machine.
 CONFIGURATION = """apiVersion: nodeprep.io/v1
 kind: Config
 mode: repair
@@ -32,7 +32,7 @@ default: node.yaml
 gate: {profiles: [node]}
 confirmation: {flap-count: 100}
 every: {cluster: 15, pci: 5}
-repair: {deadline: {safe: 300}}
+repair: {deadline: {safe: 600}}
 """
 
 

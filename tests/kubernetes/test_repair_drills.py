@@ -194,6 +194,7 @@ def drilled(guest: Guest, node: Announced, drill: Drill, job: str) -> tuple[dict
                 guest.run("kill", configurator)
     ends = [one for one in remediated.records(guest) if one["state"] != "began"][before:]
     legs["plays"] = sum(one["seconds"] for one in ends)
+    print([(one["remedy"], one["state"], one["seconds"]) for one in ends])
     return legs, list(dict.fromkeys(one["remedy"] for one in ends if one["state"] != "refused"))
 
 

@@ -40,7 +40,7 @@ class Announced:
 
     seen: list[tuple[float, Object]] = field(default_factory=list)
 
-    def when(self, holds: Callable[[Object], bool], what: str, since: float = 0.0) -> float:
+    def when(self, holds: Callable[[Object], bool], what: str, since: float = 0.0, seconds: float = LONG) -> float:
         """When it was first said, at `since` or later, that something holds; it is waited for.
 
         Raises:
@@ -51,7 +51,7 @@ class Announced:
             return next((at for at, one in list(self.seen) if at >= since and holds(one)), 0.0)
 
         try:
-            return until(found, what, LONG)
+            return until(found, what, seconds)
         except TimeoutError as error:
             last = [(one["spec"], one["status"]) for _, one in self.seen[-1:]]
             raise TimeoutError(f"{error}, but {last}") from None
