@@ -10,11 +10,12 @@ import pytest
 from nodeprep import state_file
 from nodeprep.agent.reconciler import SETTLED_NODE_PERIOD_SECONDS, Reconciler
 from nodeprep.agent.state_writer import StateWriter
-from nodeprep.agent_state import AgentState, NodeState
+from nodeprep.agent_state import AgentState, NodeState, PassStreak
 from nodeprep.config import agent_settings
 from nodeprep.config.agent_settings import AgentSettings
 from nodeprep.config.configuration import Settings
 from nodeprep.decide import gate_readiness, upgrade
+from nodeprep.decide.confirmation_policy import ConfirmationPolicy
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.decide.gate_readiness import Mode
 from nodeprep.decide.upgrade import UPGRADE_HOLD_SECONDS
@@ -27,11 +28,13 @@ from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.kubernetes.kubelet import Kubelet
 from nodeprep.facts.machine.kernel_log import KernelLog
 from nodeprep.facts.network.routes import Routes
+from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import NO_ACCESS, Status, Unreadable, Why, not_recorded
 from nodeprep.observer import Observation, Observer
 from nodeprep.publish import probes
 from nodeprep.publish.node_status import NodeStatus
 from nodeprep.values import replace
+from tests.agent_state_values import past
 from tests.cluster_values import cluster, node_object
 from tests.kubelet_values import kubelet
 from tests.rigs import trees
@@ -237,6 +240,18 @@ def test_a_suspicion_asks_for_a_look_half_a_second_later(root: Path, tmp_path: P
     assert min(wanted.values()) == pytest.approx(node.now + 0.5, abs=0.01)
     status = node.sees(after=0.6)
     assert "port.state" in {one.check for one in status.agent_state.cases if one.convicted}
+
+
+def test_after_a_remedy_the_next_pass_is_wanted_when_it_can_count(root: Path, tmp_path: Path) -> None:
+    """A pass-span of 0 s is 30 s there. By its own number a look each second would be wanted for so long."""
+    span = ConfirmationPolicy(passes=1, pass_span=0.0)
+    node = Node(root, tmp_path / "memory", Settings(agent_part=AgentSettings(confirmation=span)))
+    node.sees_often(3)
+    reconciler = node.reconciler
+    passing = PassStreak(passes=4, first=node.now - 15.0, last=node.now)
+    streaks = {**reconciler.agent_state.pass_streaks, "port.state": passing}
+    reconciler.agent_state = replace(reconciler.agent_state, pass_streaks=streaks, attempts=(past("released"),))
+    assert reconciler.wanted(node.now)[Rdma] == pytest.approx(node.now + 10.0, abs=0.01)
 
 
 @pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.GATE, Mode.REPAIR])

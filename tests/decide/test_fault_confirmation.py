@@ -572,6 +572,21 @@ def test_of_several_wishes_the_first_counts() -> None:
         assert fault_confirmation.wanted_looks(gate, checks(check()), ["port.state"], POLICY) == {"port.state": at}
 
 
+@pytest.mark.parametrize(
+    # seconds from the end of the span of 30 to the begin and the end of the look, and when to look again
+    ("began", "ended", "at"),
+    [(-3.0, -2.0, 140.0), (-0.1, -0.1, 140.0), (-0.1, 0.1, 141.1), (-2.0, 3.0, 144.0), (0.0, 0.1, None)],
+)
+def test_a_pass_that_was_begun_just_too_soon_is_soon_followed_by_the_next(
+    began: float, ended: float, at: float | None
+) -> None:
+    """Facts of a check are looked at one after the other. Without this, a gate opens ten seconds later."""
+    held = lived([(100, "F"), (101, "F"), (110, "P"), (120, "P"), (130, "P")])
+    held = seen(held, 140.0 + began, finding(status=Status.OK), took=ended - began)
+    wanted = fault_confirmation.wanted_looks(held, checks(check()), (), POLICY)
+    assert wanted == {} if at is None else wanted == pytest.approx({"port.state": at})
+
+
 @pytest.mark.parametrize(("confirmation", "least", "most"), [(HARD, 0.5, 0.6), (BOOKS, 15, 16), (SOFT, 60, 70)])
 @settings(deadline=None)
 @given(start=st.floats(0, 1e7), took=st.floats(0, 0.04))

@@ -198,9 +198,8 @@ class Reconciler(Struct):
             at := taint_toleration.recheck_at(self.agent_state, self._taints_since, self.latest.begun.get(Cluster, 0.0))
         ) < inf:
             wanted[Cluster] = min(wanted.get(Cluster, at), at)
-        looks = fault_confirmation.wanted_looks(
-            self.agent_state, CHECKS, self.gates(), self.settings.agent.confirmation
-        )
+        policy = repair_validation.confirmation(self.agent_state, self.settings.agent.confirmation, self.waits)
+        looks = fault_confirmation.wanted_looks(self.agent_state, CHECKS, self.gates(), policy)
         for check, at in looks.items():
             for kind in look_schedule.stale_facts(CHECKS[check], self.latest.begun, at, RECORDS, now):
                 wanted[kind] = min(wanted.get(kind, at), at)

@@ -25,6 +25,7 @@ __all__ = [
     "wanted_looks",
 ]
 
+LATE_PASS_SECONDS = 1.0  # seconds to the look after one that was begun just before a span was over
 PASSED_LIMIT_SUBJECTS = 1000  # subjects; a node of 8 GPUs and 8 NICs has some 200
 
 
@@ -76,7 +77,7 @@ def wanted_looks(
     for gate in gates:
         streak = agent_state.pass_streaks.get(gate)
         if gate in checks and streak is not None and streak.passes and not streak.proven:
-            at = _next_pass(streak.first, streak.last, policy)
+            at = _next_pass(streak.first, streak.last, streak.passes, policy)
             wanted[gate] = min(at, wanted.get(gate, at))
     return wanted
 
@@ -243,14 +244,17 @@ def _wanted_look_at(case: Case, rule: ConfirmationRule, policy: ConfirmationPoli
     if case.convicted:
         if not case.passes or case.passing_since is None or case.latched:
             return None
-        return _next_pass(case.passing_since, last, policy)
+        return _next_pass(case.passing_since, last, case.passes, policy)
     if not fault:
         return None
     first = case.looks[cases.first_failure(case.looks, rule.of)][0]
     return _next_step_or_end(last, rule.look_interval, first, rule.least_span)
 
 
-def _next_pass(first: float, last: float, policy: ConfirmationPolicy) -> float:
+def _next_pass(first: float, last: float, passes: int, policy: ConfirmationPolicy) -> float:
+    """When to look for the next pass. Soon, if the last one began before the span was over, and ended after it."""
+    if passes >= policy.passes and _time_after(first, policy.pass_span) <= last:
+        return _time_after(last, min(LATE_PASS_SECONDS, policy.pass_every))
     return _next_step_or_end(last, policy.pass_every, first, policy.pass_span)
 
 
