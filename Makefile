@@ -24,11 +24,12 @@ guests := $(addprefix tests/kubernetes/test_,training_pod.py guest.py)
 remedies := tests/provision/test_remedies.py
 # The drills keep their guest to the end of the run, and three more beside it would starve: so those come first.
 drills := $(addprefix tests/kubernetes/test_repair_,new_guests.py drills.py)
+kills := tests/cluster/test_repairing_kills.py
 next := nice -n 5
 # Tests that wait longest begin first. An idle process takes tests from the one that has most of them.
 waiting := $(wildcard tests/cluster/test_publish_*.py) tests/cluster/test_plugin_updated.py tests/cluster/test_publisher.py
 last := nice -n 15
-proofs := fuzz histories chaos coverage planted repair drills tests bench
+proofs := fuzz histories chaos coverage planted repair drills kills tests bench
 rigs := netns lab provision cluster kubernetes daemonset
 
 .PHONY: help
@@ -207,7 +208,9 @@ prove: setup ## the long proofs: a million histories, an hour of chaos, long tes
 prove-fuzz prove-histories prove-chaos prove-coverage prove-planted $(addprefix prove-bench-,$(benches)): prove-%:
 	@.ci/prove $* $(MAKE) $*
 prove-tests:
-	@.ci/prove tests $(py) -m pytest -m prove $(foreach one,$(remedies) $(drills),--ignore $(one)) tests
+	@.ci/prove tests $(py) -m pytest -m prove $(foreach one,$(remedies) $(drills) $(kills),--ignore $(one)) tests
+prove-kills:
+	@.ci/prove kills $(py) -m pytest -s -m prove $(kills)
 .PHONY: prove-repair
 prove-repair: ## each remedy on a real kernel and systemd, in a guest: mended, nothing twice, after a reboot; docs/repair.md
 	@.ci/venv dev
