@@ -261,7 +261,7 @@ def test_an_event_source_that_cannot_be_opened_is_tried_again_and_rings_when_it_
 def test_it_is_tried_less_and_less_often_and_anew_after_a_good_while() -> None:
     with hung(Pipe(LINK)) as event_sources:
         (event_source,) = event_sources._event_sources
-        now = clock.now()
+        now = float(round(clock.now()))  # so that a minute later is a minute, and not a billionth of a second less
         pauses = []
         for _ in range(9):
             event_sources._died(event_source, OSError(5, "broke"), now)
