@@ -24,7 +24,7 @@ expect:
     "{RAIL.bdf}": {{driver: virtio-pci, rdma: {RDMA_DEVICE}, software: rxe}}
 """
 # What nobody announces is looked at more often. Each wait of a repair is as it ships. A play takes up to two minutes in
-# emulation, and five beside two other guests, so it may take longer than on a machine.
+# emulation, and near three beside two other guests, so it may take longer than on a machine.
 CONFIGURATION = """apiVersion: nodeprep.io/v1
 kind: Config
 mode: repair
