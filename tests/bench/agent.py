@@ -68,6 +68,12 @@ class Fine(http.server.BaseHTTPRequestHandler):
 ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 http.server.HTTPServer(("127.0.0.1", 10248), Fine).serve_forever()
 """
+INSTALLED = """
+import runpy, sys
+sys.modules["typing_extensions"] = None
+sys.argv[:] = sys.argv[1:]
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
 BEGIN = 150  # seconds, after which bootstrap is over and rates have stood still for their windows
 ROUNDS = 500  # after which MEMORY holds
 STEADY, SLOPE = 20_000, 1.0  # rounds after which each leaves at most so many blocks of Python behind
@@ -211,14 +217,23 @@ def host() -> Iterator[Path]:
         yield root
 
 
+def installed(module: str, *arguments: str) -> list[str]:
+    """The command that runs a module as on a node, where only requirements.lock is installed.
+
+    msgspec loads typing_extensions where it finds it: 1.5 MiB. Here it is, for mypy needs it.
+    """
+    return [sys.executable, "-c", INSTALLED, module, *arguments]
+
+
 def memory(count: int) -> int:
     """What whole rounds leave behind.
 
     Resident memory grows by arenas of a MiB, so growth is told by the blocks that Python has allocated. Their number
     rises and falls, so the least of the last third is held against the least of the third before.
     """
-    with host() as root:
-        command = beside_nics(root, [sys.executable, str(HERE / "whole_rounds.py"), str(count), str(root)])
+    with host() as root, tempfile.TemporaryDirectory() as place:
+        rounds = installed("tests.bench.whole_rounds", str(count), str(root), place)
+        command = beside_nics(root, rounds)
         lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
     told = [json.loads(line) for line in lines if line.startswith("{")]
     for one in told:
@@ -277,7 +292,7 @@ def idle(root: Path, place: Path, beside: str = "") -> Iterator[int]:
     config.write_text(json.dumps(CONFIG | {"default": "./tree.yaml"}))
     options = ["--config", str(config), "--host-root", str(root), "--port", "0"]
     directories = [word for name in ("state", "run", "socket") for word in (f"--{name}-dir", f"{place}/{name}")]
-    command = [sys.executable, "-m", "nodeprep", "agent", *options, *directories]
+    command = installed("nodeprep", "agent", *options, *directories)
     log = place / "log"
     if beside:
         command = ["sh", "-c", '"$0" -c "$1" & shift; exec "$@"', sys.executable, beside, *command]

@@ -1,6 +1,6 @@
 """Whole rounds of the agent, one after another: every fact observed, every check due. Prints lines of JSON.
 
-    python tests/bench/whole_rounds.py COUNT HOST-ROOT
+    python tests/bench/whole_rounds.py COUNT HOST-ROOT STATE-DIRECTORY
 
 tests/bench/agent.py runs it, in a process of its own: what a bench imports is not the agent's memory.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 from nodeprep.agent.loop import Agent, AgentParts
@@ -29,28 +28,27 @@ def resident(pid: int) -> float:
     return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
 
 
-def main(count: int, root: str) -> None:
-    with tempfile.TemporaryDirectory() as place:
-        metrics = MetricsPage()
-        means = AgentParts(
-            host_of=lambda excluded, metadata: Host(root, excluded=excluded, metadata=metadata),
-            read_settings=Settings,
-            event_sources=EventSources(root),
-            store=Store(place, place),
-            run_directory=place,
-            listeners=(metrics.show,),
-        )
-        agent = Agent(means, Settings())
-        agent._begin()
-        for number in range(1, count + 1):
-            agent._schedule.begun_at.clear()
-            agent.turn(frozenset())
-            if number % 10 == 0:
-                metrics.page()
-            if number % (count // LINES) == 0:
-                told = {"round": number, "resident": resident(os.getpid()), "blocks": sys.getallocatedblocks()}
-                print(json.dumps(told), flush=True)
+def main(count: int, root: str, place: str) -> None:
+    metrics = MetricsPage()
+    means = AgentParts(
+        host_of=lambda excluded, metadata: Host(root, excluded=excluded, metadata=metadata),
+        read_settings=Settings,
+        event_sources=EventSources(root),
+        store=Store(place, place),
+        run_directory=place,
+        listeners=(metrics.show,),
+    )
+    agent = Agent(means, Settings())
+    agent._begin()
+    for number in range(1, count + 1):
+        agent._schedule.begun_at.clear()
+        agent.turn(frozenset())
+        if number % 10 == 0:
+            metrics.page()
+        if number % (count // LINES) == 0:
+            told = {"round": number, "resident": resident(os.getpid()), "blocks": sys.getallocatedblocks()}
+            print(json.dumps(told), flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), *sys.argv[2:])

@@ -7,7 +7,7 @@ from nodeprep.cli.repair.repair_page import PageStyle
 from nodeprep.config import remedy_files
 from nodeprep.decide.repair_plan import RepairStep
 from nodeprep.model import Finding, Severity, Status, Subject, Verdict
-from nodeprep.repair.playbook_run import FileDiff, RunEnd, RunOutcome, TaskLine, TaskResult
+from nodeprep.repair.run_outcome import FileDiff, RunEnd, RunOutcome, TaskLine, TaskResult
 
 STYLE = PageStyle(120)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from math import inf
 from typing import Any
 
@@ -95,10 +96,51 @@ def test_what_falls_due_in_a_moment_is_looked_at_with_the_rest() -> None:
     plan = schedule(100.0, 100.0, 70.4)
     assert due(plan, 129.9) == [], "nothing is due yet, so nobody comes before his time"
     assert due(plan, 130.0) == ["Links", "Slow"]
-    assert due(schedule(100.0, 100.0, 70.6), 130.0) == ["Links"], "it comes in more than a moment"
+    assert due(schedule(100.0, 100.0, 70.6, every={Slow: 61.0}), 130.0) == ["Links"], "of no common period"
     rested = schedule(100.0, 100.0, every={Books: 5.0})
     rested.begun_at[Books] = 115.2
     assert due(rested, 130.0) == ["Links", "Slow"], "it rests"
+
+
+@pytest.mark.parametrize(
+    ("begun", "now", "expected"),
+    [
+        pytest.param((100.0, 100.0, 85.0), 130.0, ["Links", "Slow"], id="half of the shorter period early"),
+        pytest.param((100.0, 100.0, 85.1), 130.0, ["Links"], id="earlier than that"),
+        pytest.param((104.0, 100.0, 70.0), 130.0, ["Links", "Slow"], id="the shorter one joins the longer one"),
+        pytest.param((116.0, 100.0, 70.0), 130.0, ["Slow"], id="nor that one earlier"),
+    ],
+)
+def test_a_fact_joins_a_round_of_another_one(begun: tuple[float, ...], now: float, expected: list[str]) -> None:
+    assert due(schedule(*begun), now) == expected
+
+
+def test_nobody_joins_a_round_that_an_event_began() -> None:
+    plan = schedule(100.0, 100.0, 61.0)
+    plan.notify({Topic.LINK}, 120.0)
+    assert due(plan, 120.0) == ["Links", "Books"]
+
+
+@given(st.lists(st.tuples(st.sampled_from([10.0, 30.0, 60.0]), st.floats(0.0, 60.0)), min_size=1, max_size=12))
+def test_facts_share_their_rounds_after_a_while(given: list[tuple[float, float]]) -> None:
+    """However looks began: six rounds a minute at most, nobody waits longer than before, hardly any look is more."""
+    kinds = [type(f"Kind{number}", (), {}) for number in range(len(given))]
+    facts = tuple(Fact(kind, nothing, every=every) for kind, (every, _) in zip(kinds, given, strict=True))
+    plan = Schedule(
+        facts, begun_at={kind: -every * share / 60 for kind, (every, share) in zip(kinds, given, strict=True)}
+    )
+    rounds, looks = list[float](), dict[type, list[float]]()
+    while (now := plan.next()) <= 600.0:
+        begun = plan.due(now)
+        plan.start(begun, now)
+        rounds.append(now)
+        for fact in begun:
+            looks.setdefault(fact.kind, []).append(now)
+    assert len([at for at in rounds if at > 300.0]) <= 30 + 1
+    for fact in facts:
+        times = looks[fact.kind]
+        assert max(after - before for before, after in itertools.pairwise(times)) < fact.every + 1e-6
+        assert len(times) <= 600.0 / fact.every + 3
 
 
 def test_wishes_come_at_their_time_and_no_sooner() -> None:
@@ -202,11 +244,11 @@ def test_the_sooner_of_two_wishes_holds() -> None:
 
 
 def test_what_is_under_way_is_neither_due_nor_waited_for() -> None:
-    plan = schedule(100.0, 100.0, 100.0)
+    plan = schedule(130.0, 100.0, 110.0)
     plan.notify({Topic.LINK}, 150.0)
     busy = frozenset({Links, Books})
     assert due(plan, 150.0, busy) == []
-    assert plan.next(busy) == 160.0
+    assert plan.next(busy) == 170.0
     assert due(plan, 150.0) == ["Links", "Books"], "the event counts once the fact has returned"
 
 

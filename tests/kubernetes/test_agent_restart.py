@@ -31,7 +31,7 @@ from nodeprep.facts.kubernetes import cri_sandboxes
 from nodeprep.facts.machine import limits
 from nodeprep.repair import agent_restart, container_restart
 from nodeprep.repair.container_restart import CriClient
-from nodeprep.repair.playbook_run import RunEnd, RunOutcome
+from nodeprep.repair.run_outcome import RunEnd, RunOutcome
 host = Host("/", live=True)
 client = CriClient(host)
 (agent,) = [one for one in client.running() if one.pod == "nodeprep-x7k2p"] or [None]

@@ -13,7 +13,7 @@ from nodeprep.facts.kubernetes import cri_containers, cri_sandboxes
 from nodeprep.facts.kubernetes.cri_containers import RunningContainer
 from nodeprep.repair import container_restart
 from nodeprep.repair.container_restart import CriClient
-from nodeprep.repair.playbook_run import RunEnd, RunOutcome, TaskLine
+from nodeprep.repair.run_outcome import RunEnd, RunOutcome, TaskLine
 from tests.kubelet_values import container, cri_container, message, plugin_devices, pod_devices
 from tests.rigs import idle_host
 from tests.rigs.grpc_server import GrpcCaller, fine, talk

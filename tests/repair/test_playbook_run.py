@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from nodeprep.repair import playbook_run, supervisor
-from nodeprep.repair.playbook_run import PlaybookRun, RunEnd, TaskLine, TaskResult
+from nodeprep.repair.playbook_run import PlaybookRun
 from nodeprep.repair.repair_lock import RepairLock, RepairUnderWay
+from nodeprep.repair.run_outcome import RunEnd, TaskLine, TaskResult
 from nodeprep.values import replace
 from tests.rigs.absent import cannot_start, needs_root
 from tests.rigs.waiting import until

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import cache
 
 from nodeprep.agent_state import AgentState, Case, NodeState
 from nodeprep.decide import active_faults, gate_readiness, kubernetes_text
@@ -26,6 +27,7 @@ AREAS: Mapping[str, frozenset[str]] = {
     GPU_READY: frozenset({"gpu", "plugin"}),
     f"{PREFIX}/NetworkReady": frozenset({"cni", "route", "sysctl", "terway"}),
 }
+FAMILY_AREAS: Mapping[str, str] = {family: kind for kind, families in AREAS.items() for family in families}
 # What is in another area than the rest of its family: checks, and resources of device plugins by how they begin.
 CHECK_AREAS: Mapping[str, str] = {"klog.xid": GPU_READY}
 PLUGIN_FAMILY = "plugin"
@@ -104,7 +106,7 @@ class ConditionInputs(Value):
 
 def conditions(inputs: ConditionInputs, trouble: AgentTrouble) -> tuple[NodeCondition, ...]:
     """TrainingReady, and each area of which the node has something."""
-    there = _there(inputs)
+    there = {(check, place): _area_of(inputs, check, place) for check, place in _there(inputs)}
     areas = (_area(inputs, kind, there) for kind in AREAS)
     return (_training_ready(inputs, trouble), *(one for one in areas if one is not None))
 
@@ -172,12 +174,15 @@ def state_reason(inputs: ConditionInputs) -> str:
     )
 
 
-def _area(inputs: ConditionInputs, kind: str, there: frozenset[tuple[str, str]]) -> NodeCondition | None:
-    """The condition of an area. None if the node has nothing of the area, or if no profile asks for it."""
+def _area(inputs: ConditionInputs, kind: str, there: Mapping[tuple[str, str], str | None]) -> NodeCondition | None:
+    """The condition of an area. None if the node has nothing of the area, or if no profile asks for it.
+
+    `there` has the area of each check and place.
+    """
     if kind == RDMA_READY and not any(one.rdma for one in inputs.profiles):
         return None
     gates = [one for one in inputs.gates if _is_in(inputs, one, kind, there)]
-    if not gates or not any(_area_of(inputs, check, place) == kind for check, place in there):
+    if not gates or kind not in there.values():
         return None
     inputs = replace(
         inputs, convictions=tuple(one for one in inputs.convictions if _area_of(inputs, one.check, one.place) == kind)
@@ -224,11 +229,11 @@ def _there(inputs: ConditionInputs) -> frozenset[tuple[str, str]]:
     return frozenset(found)
 
 
-def _is_in(inputs: ConditionInputs, check: str, kind: str, there: frozenset[tuple[str, str]]) -> bool:
+def _is_in(inputs: ConditionInputs, check: str, kind: str, there: Mapping[tuple[str, str], str | None]) -> bool:
     """Whether a gate check counts for an area: by its id, or of device plugins by the resources that are there."""
     if family(check) != PLUGIN_FAMILY:
         return _area_of(inputs, check, "") == kind
-    return any(one == check and _area_of(inputs, check, place) == kind for one, place in there)
+    return any(one == check and area == kind for (one, _), area in there.items())
 
 
 def _area_of(inputs: ConditionInputs, check: str, place: str) -> str | None:
@@ -239,7 +244,7 @@ def _area_of(inputs: ConditionInputs, check: str, place: str) -> str | None:
         resource = next((kind for begin, kind in RESOURCE_AREAS.items() if place.startswith(begin)), None)
         if resource is not None or (not place and _serves_rdma_only(inputs)):
             return resource or RDMA_READY
-    return next((kind for kind, families in AREAS.items() if family(check) in families), None)
+    return FAMILY_AREAS.get(family(check))
 
 
 def _serves_rdma_only(inputs: ConditionInputs) -> bool:
@@ -248,6 +253,7 @@ def _serves_rdma_only(inputs: ConditionInputs) -> bool:
     return not gpus and any(one.rdma for one in inputs.profiles)
 
 
+@cache  # of some hundred ids
 def family(check: str) -> str:
     """The family of a check's id."""
     return check.partition(".")[0]

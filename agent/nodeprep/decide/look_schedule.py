@@ -13,6 +13,7 @@ from nodeprep.values import Struct, field
 
 EVENT_STORM_SECONDS = 1.0  # seconds between two looks that the same topic starts; design 3.2
 EARLY_LOOK_SECONDS = 0.5  # seconds by which a look may come before its period is over, if others begin
+JOIN_SHARE = 0.5  # of the shorter of two periods: so much earlier a fact joins a round of the other, once
 RECORD_VALIDITY_SECONDS = 60.0  # seconds for which a record that others keep may stand beside a fresh look; design 3.5
 DERIVED = (Expected, AgentState)  # made from facts, never observed
 
@@ -53,12 +54,15 @@ class Schedule(Struct):
     def due(self, now: float, busy: Container[type] = ()) -> tuple[Fact, ...]:
         """The facts to look at now, without those that are `busy` being looked at.
 
-        Facts that are due in a moment are looked at with them. One round with warm caches costs less than two.
+        Facts that are due in a moment are looked at with them. One round with warm caches costs less than two. Looks
+        that were wanted, or that events asked for, leave facts in different phases. Where the period of one is a
+        multiple of the other's, one of the two comes earlier once. From then on they share their rounds.
         """
         free = tuple(fact for fact in self.facts if fact.kind not in busy)
         if not any(self._due_at(fact) <= now for fact in free):
             return ()
-        return tuple(fact for fact in free if self._due_at(fact) <= now or self._is_due_soon(fact, now))
+        over = {self._period(fact) for fact in free if self._over_at(fact) <= now}
+        return tuple(fact for fact in free if self._due_at(fact) <= now or self._joins(fact, over, now))
 
     def is_calm(self, now: float) -> bool:
         """Whether looks begin only because their periods are over: no recent event, and no wanted look."""
@@ -87,11 +91,20 @@ class Schedule(Struct):
         last = self.begun_at.get(fact.kind)
         if last is None:
             return -inf
-        return max(min(last + self._period(fact), self.wanted_at.get(fact.kind, inf)), last + fact.rest)
+        return max(min(self._over_at(fact), self.wanted_at.get(fact.kind, inf)), last + fact.rest)
 
-    def _is_due_soon(self, fact: Fact, now: float) -> bool:
-        last = self.begun_at.get(fact.kind, -inf)
-        return last + self._period(fact) <= now + EARLY_LOOK_SECONDS and last + fact.rest <= now
+    def _over_at(self, fact: Fact) -> float:
+        """When its period is over."""
+        return self.begun_at.get(fact.kind, -inf) + self._period(fact)
+
+    def _joins(self, fact: Fact, over: Iterable[float], now: float) -> bool:
+        """Whether it comes before its time in a round that begins because of these periods."""
+        if self.begun_at.get(fact.kind, -inf) + fact.rest > now:
+            return False
+        early, period = self._over_at(fact) - now, self._period(fact)
+        return early <= EARLY_LOOK_SECONDS or any(
+            max(period, one) % min(period, one) == 0 and early <= JOIN_SHARE * min(period, one) for one in over
+        )
 
     def _period(self, fact: Fact) -> float:
         usual = fact.every_heard if fact.every_heard and fact.woken_by <= self.heard else fact.every

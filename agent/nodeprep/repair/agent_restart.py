@@ -20,7 +20,7 @@ from nodeprep.facts.machine import limits
 from nodeprep.model import Unreadable
 from nodeprep.repair import container_restart
 from nodeprep.repair.container_restart import AGAIN_PERIOD_SECONDS, STOPPED_SECONDS, CriClient
-from nodeprep.repair.playbook_run import RunEnd, RunOutcome, TaskLine, TaskResult
+from nodeprep.repair.run_outcome import RunEnd, RunOutcome, TaskLine, TaskResult
 from nodeprep.values import replace
 
 if TYPE_CHECKING:

@@ -23,9 +23,10 @@ from nodeprep.doors import host_tree
 from nodeprep.doors.host_tree import NoHostTree
 from nodeprep.doors.node_host import Host
 from nodeprep.repair import host_tools, remedy_act
-from nodeprep.repair.playbook_run import AnsibleMissing, RunEnd, RunOutcome, TaskLine
+from nodeprep.repair.playbook_run import AnsibleMissing
 from nodeprep.repair.remedy_act import RemedyAct
 from nodeprep.repair.repair_lock import RepairLock, RepairUnderWay
+from nodeprep.repair.run_outcome import RunEnd, RunOutcome, TaskLine
 from nodeprep.values import Value, asdict
 
 SCRATCH = ("/tmp", "/dev/shm")  # noqa: S108 - of one attempt alone: what a play leaves there ends with it

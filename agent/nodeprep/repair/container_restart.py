@@ -23,7 +23,7 @@ from nodeprep.facts.kubernetes.cri_sandboxes import PodSandbox
 from nodeprep.facts.kubernetes.protobuf import NotProtobuf
 from nodeprep.model import Unreadable
 from nodeprep.repair import idle_proof
-from nodeprep.repair.playbook_run import RunEnd, RunOutcome, TaskLine, TaskResult
+from nodeprep.repair.run_outcome import RunEnd, RunOutcome, TaskLine, TaskResult
 
 if TYPE_CHECKING:
     from nodeprep.doors.node_host import Host

@@ -15,7 +15,6 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
@@ -24,6 +23,7 @@ import nodeprep
 from nodeprep.doors import children, clock
 from nodeprep.pattern import Pattern
 from nodeprep.repair import host_tools, supervisor
+from nodeprep.repair.run_outcome import FileDiff, RunEnd, RunOutcome, TaskLine, TaskResult
 from nodeprep.values import Value, field
 
 MISSING = f"repair needs Ansible: {sys.executable} -m pip install 'nodeprep[repair]'"
@@ -38,38 +38,6 @@ class AnsibleMissing(Exception):
 
     def __init__(self) -> None:
         super().__init__(MISSING)
-
-
-class TaskResult(StrEnum):
-    """How a task ended. In a check, CHANGED means that it would change something."""
-
-    OK = "ok"
-    CHANGED = "changed"
-    SKIPPED = "skipped"
-    FAILED = "failed"
-
-
-class TaskLine(Value):
-    """A task that has ended."""
-
-    task: str
-    result: TaskResult
-
-
-class RunEnd(StrEnum):
-    """How a run ended. Only DONE says that every task ran, and none says that the fault is gone."""
-
-    DONE = "done"
-    FAILED = "failed"  # a task failed
-    TIMED_OUT = "timed-out"  # the deadline came, and everything was ended
-    BROKEN = "broken"  # Ansible did not start, was ended by somebody else, or says what cannot be
-
-
-class FileDiff(Value):
-    """What a task would change in a file, as a unified diff."""
-
-    task: str
-    text: str
 
 
 class PlaybookRun(Value):
@@ -88,23 +56,6 @@ class PlaybookRun(Value):
     on_host: tuple[str, ...] = ()
     host_root: str = ""
     held: tuple[int, ...] = ()
-
-
-class RunOutcome(Value):
-    """How a run ended, after `seconds`.
-
-    `changed` counts the tasks that changed something, up to the end. `failed_task` is the one that failed, or that ran
-    when the deadline came; `message` says why. `left` names processes that could not be ended: they
-    sleep in the kernel.
-    """
-
-    end: RunEnd
-    seconds: float
-    changed: int = 0
-    failed_task: str = ""
-    message: str = ""
-    diffs: tuple[FileDiff, ...] = ()
-    left: tuple[str, ...] = ()
 
 
 def require_ansible() -> None:

@@ -33,9 +33,9 @@ from nodeprep.decide.remedy_header import RemedyHeader
 from nodeprep.doors import clock
 from nodeprep.repair import attempt, host_tools, idle_proof, repair_history, supervisor
 from nodeprep.repair.attempt_ledger import AttemptLedger, LedgerLost
-from nodeprep.repair.playbook_run import RunEnd
 from nodeprep.repair.repair_history import BEGAN, RepairRecord
 from nodeprep.repair.repair_lock import RepairLock, RepairUnderWay
+from nodeprep.repair.run_outcome import RunEnd
 from nodeprep.values import Struct, Value, asdict, field, replace
 
 COMMAND = "remediator"

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import nodeprep
 from nodeprep.agent_state import RepairAttempt
@@ -18,8 +18,10 @@ from nodeprep.decide.remediator_limits import RefusedRun, RunRefusal
 from nodeprep.decide.remediator_protocol import LINE_BYTES
 from nodeprep.decide.repair_attempt import RunAnswer, StatusAnswer
 from nodeprep.doors import clock, unix_socket
-from nodeprep.repair.playbook_run import RunEnd, RunOutcome, TaskLine, TaskResult
-from nodeprep.repair.remedy_act import RemedyAct
+from nodeprep.repair.run_outcome import RunEnd, RunOutcome, TaskLine, TaskResult
+
+if TYPE_CHECKING:
+    from nodeprep.repair.remedy_act import RemedyAct
 
 DIRECTORY_VARIABLE = "NODEPREP_REMEDIATOR_DIR"  # of the socket
 ANSWER_SECONDS = 5.0

@@ -13,7 +13,8 @@ from nodeprep.decide.remedy_header import RemedyHeader
 from nodeprep.model import Unreadable
 from nodeprep.repair import agent_restart, container_restart, idle_proof, machine_names, playbook_run
 from nodeprep.repair.container_restart import CriClient
-from nodeprep.repair.playbook_run import PlaybookRun, RunOutcome, TaskLine
+from nodeprep.repair.playbook_run import PlaybookRun
+from nodeprep.repair.run_outcome import RunOutcome, TaskLine
 from nodeprep.values import Value
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from nodeprep.cli.page_layout import Page, Paint
 from nodeprep.decide.idleness import Idleness
 from nodeprep.decide.repair_plan import RefusedRemedy, RepairPlan, RepairStep
 from nodeprep.model import Finding, Status
-from nodeprep.repair.playbook_run import RunEnd, RunOutcome, TaskLine, TaskResult
+from nodeprep.repair.run_outcome import RunEnd, RunOutcome, TaskLine, TaskResult
 from nodeprep.values import Value
 
 TASK_PAINTS = {TaskResult.CHANGED: Paint.DOUBT, TaskResult.FAILED: Paint.BAD, TaskResult.OK: Paint.GOOD}

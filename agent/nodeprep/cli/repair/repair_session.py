@@ -18,9 +18,9 @@ from nodeprep.doors import clock
 from nodeprep.doors.node_host import Host
 from nodeprep.model import Finding, Report
 from nodeprep.repair import host_tools, machine_names, remedy_act
-from nodeprep.repair.playbook_run import RunEnd, RunOutcome, TaskLine, TaskResult
 from nodeprep.repair.remedy_act import OwnRunner, RemedyAct, RemedyRunner
 from nodeprep.repair.repair_history import BEGAN, INTERRUPTED, REFUSED, RepairHistory, RepairRecord
+from nodeprep.repair.run_outcome import RunEnd, RunOutcome, TaskLine, TaskResult
 from nodeprep.values import Struct, Value, field, replace
 
 ROUNDS = 8  # of plans: a module, a driver, an RDMA link, an interface; more would be a circle
