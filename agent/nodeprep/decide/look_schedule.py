@@ -59,10 +59,11 @@ class Schedule(Struct):
         multiple of the other's, one of the two comes earlier once. From then on they share their rounds.
         """
         free = tuple(fact for fact in self.facts if fact.kind not in busy)
-        if not any(self._due_at(fact) <= now for fact in free):
+        due = {fact.kind for fact in free if self._due_at(fact) <= now}
+        if not due:
             return ()
-        over = {self._period(fact) for fact in free if self._over_at(fact) <= now}
-        return tuple(fact for fact in free if self._due_at(fact) <= now or self._joins(fact, over, now))
+        over = {self._period(fact) for fact in free if fact.kind in due and self._over_at(fact) <= now}
+        return tuple(fact for fact in free if fact.kind in due or self._joins(fact, over, now))
 
     def is_calm(self, now: float) -> bool:
         """Whether looks begin only because their periods are over: no recent event, and no wanted look."""

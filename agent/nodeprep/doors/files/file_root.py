@@ -19,6 +19,8 @@ DEPTH = 255  # components of a path; nothing in sysfs is as deep
 # Links that appear, vanish or change while both ends stay: at a bind, an enslaving, a change of the number of VFs
 # (Documentation/ABI/testing/sysfs-bus-pci, sysfs-class-net). All other links vanish with their device.
 LOOSE = Pattern(r"/(driver|module|master|bonding_slave|physfn|(upper_|lower_|virtfn|slave_)[^/]*)(/|$)")
+# Directories that the kernel makes with an RDMA device and removes with it (drivers/infiniband/core/sysfs.c).
+PORT_DIRECTORIES = Pattern(r"/infiniband/[^/]+/ports(/[0-9]+(/(counters|hw_counters|gids|gid_attrs(/[^/]+)?))?)?$")
 
 
 class Root:
@@ -111,11 +113,17 @@ class Root:
         return real
 
     def stands(self, real: str) -> bool:
-        """Whether this and everything above it, up to the root, are directories and not links."""
+        """Whether this and everything above it, up to the root, are still directories and not links.
+
+        `real` was one in an earlier look. What stays as long as its device is not asked again: that would be five
+        questions more for each port every 10 s.
+        """
         if real in self._there or real == self.path:
             return True
         try:
-            stands = self.stands(real.rpartition("/")[0]) and stat.S_ISDIR(os.lstat(real).st_mode)
+            stands = self.stands(real.rpartition("/")[0]) and (
+                PORT_DIRECTORIES.search(real) is not None or stat.S_ISDIR(os.lstat(real).st_mode)
+            )
         except OSError:
             return False
         if stands:
