@@ -529,6 +529,30 @@ def test_what_is_kept_is_where_a_link_led_whose_ends_both_stay(root: Path) -> No
     assert files.text("/sys/class/state") == "b"
 
 
+def test_an_rdma_device_takes_its_ports_with_it(root: Path) -> None:
+    """Its ports' directories are not asked for while it stands. Once it is gone, they are not there."""
+    counters = "/sys/class/infiniband/mlx5_0/ports/1/counters"
+    at = "sys/devices/0000:5c:00.0/infiniband/mlx5_0"
+    put(root, f"/{at}/ports/1/counters/link_downed", "3")
+    (root / "sys/class/infiniband").mkdir(parents=True)
+    (root / "sys/class/infiniband/mlx5_0").symlink_to(f"../../../{at}")
+    files = Files(str(root))
+
+    def look() -> tuple[object, ...]:
+        files.look_again()
+        return files.names(counters), files.number(f"{counters}/link_downed")
+
+    assert look() == look() == look() == (("link_downed",), 3)
+    (root / at).rename(root / "away")
+    assert look() == (None, None)
+    (root / at).mkdir()
+    assert look()[1] is None, "another one, whose ports the kernel has yet to make"
+    (root / at).rmdir()
+    (root / "away").rename(root / at)
+    put(root, f"/{at}/ports/1/counters/link_downed", "4")
+    assert look() == (("link_downed",), 4)
+
+
 def test_what_the_kernel_keeps_of_a_device_is_read_again_after_an_event(root: Path) -> None:
     device = "/sys/devices/0000:5c:00.0"
     put(root, f"{device}/vendor", "0x15b3")
