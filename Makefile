@@ -1,6 +1,8 @@
 # Two commands do all set-up, with python3, make and git: `make check-node` judges this host, `make test` runs every test.
 
 .DEFAULT_GOAL := help
+# Without bytecode each process compiles all tests and rigs anew.
+unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --no-print-directory
 py := .venv/bin/python
 lint_packages := shellcheck

@@ -59,16 +59,22 @@ LEFT_OUT = {
 
 
 class DamagedFiles(Files):
-    """Files of which some have another content. They record what was asked for."""
+    """Files of which some have another content. They record what was asked for. The others are read once."""
 
     def __init__(self, root: str) -> None:
         super().__init__(root)
         self.instead: dict[str, Content] = {}
         self.asked: set[str] = set()
+        self._was: dict[tuple[str, int, bool], Content] = {}
 
     def data(self, path: str, limit: int = LIMIT, head: bool = False) -> bytes | None | Unreadable:
         self.asked.add(path)
-        return self.instead[path] if path in self.instead else super().data(path, limit, head)
+        if path in self.instead:
+            return self.instead[path]
+        key = path, limit, head
+        if key not in self._was:
+            self._was[key] = super().data(path, limit, head)
+        return self._was[key]
 
 
 class Node:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,24 +20,15 @@ from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.job_profile import Profile
+from nodeprep.look import Look
 from nodeprep.observer import Observer
+from tests.cli.program import nodeprep
 from tests.rigs import faults, trees
 
 CASES = Path(__file__).parent / "trees" / "cases"
 BAD = ("fail", "warn", "unknown")
 # One of its four front-end ports is up, as recorded: a mixture is told (docs/adr/0030).
 MIXED = {"h100-ib": ["warn port.state mlx5_7/1 UnlikeOthers"]}
-
-
-def nodeprep(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "nodeprep", *arguments], capture_output=True, text=True, check=False)
-
-
-def captured(root: Path, at: Path) -> str:
-    """A profile of a good node, captured from its tree."""
-    done = nodeprep("profile", "capture", "--root", str(root), "-o", str(at), "--name", "good-sibling")
-    assert done.returncode == 0, done.stderr
-    return str(at)
 
 
 def checked(root: Path, profile: str | None) -> tuple[int, dict[str, Any]]:
@@ -77,6 +68,20 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: trees.build(name, at / name) for name in trees.names()}
 
 
+@pytest.fixture(scope="session")
+def captured(good: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """The profile of a described node, captured from its tree once: a file."""
+    at = tmp_path_factory.mktemp("profiles")
+
+    def capture(name: str) -> str:
+        file = str(at / f"{name}.yaml")
+        done = nodeprep("profile", "capture", "--root", str(good[name]), "-o", file, "--name", "good-sibling")
+        assert done.returncode == 0, done.stderr
+        return file
+
+    return functools.cache(capture)
+
+
 @pytest.mark.parametrize("name", trees.names())
 def test_a_healthy_node_raises_no_alarm_without_a_profile(good: dict[str, Path], name: str) -> None:
     code, report = checked(good[name], None)
@@ -85,19 +90,23 @@ def test_a_healthy_node_raises_no_alarm_without_a_profile(good: dict[str, Path],
 
 
 @pytest.mark.parametrize("name", [name for name in trees.names() if name != "plain-vm"])
-def test_nor_with_a_profile_captured_from_itself(good: dict[str, Path], tmp_path: Path, name: str) -> None:
-    code, report = checked(good[name], captured(good[name], tmp_path / "good.yaml"))
+def test_nor_with_a_profile_captured_from_itself(
+    good: dict[str, Path], captured: Callable[[str], str], name: str
+) -> None:
+    code, report = checked(good[name], captured(name))
     assert told(report) == []
     assert code == 0
 
 
 @pytest.mark.parametrize("name", ["h100-ib", "h100-roce", "a100-azure"])
-def test_nor_on_a_sibling_whose_functions_sit_elsewhere(good: dict[str, Path], tmp_path: Path, name: str) -> None:
+def test_nor_on_a_sibling_whose_functions_sit_elsewhere(
+    captured: Callable[[str], str], tmp_path: Path, name: str
+) -> None:
     sibling = trees.described(name)
     for group in sibling["nics"]:
         group["at"] = [address.replace("00:", "e0:", 1) for address in group["at"]]
     trees.write(trees.tree(sibling), tmp_path / "sibling")
-    code, report = checked(tmp_path / "sibling", captured(good[name], tmp_path / "good.yaml"))
+    code, report = checked(tmp_path / "sibling", captured(name))
     assert told(report) == []
     assert code == 0
 
@@ -107,10 +116,12 @@ RENAMED = ["h100-ib", "h100-roce", "h100-flat", "a100-azure", "iwarp", "efa", "h
 
 @pytest.mark.parametrize("name", RENAMED)
 @pytest.mark.parametrize("with_profile", [False, True])
-def test_names_decide_nothing(good: dict[str, Path], tmp_path: Path, name: str, with_profile: bool) -> None:
+def test_names_decide_nothing(
+    good: dict[str, Path], captured: Callable[[str], str], tmp_path: Path, name: str, with_profile: bool
+) -> None:
     trees.build(name, tmp_path / "renamed")
     faults.rename(tmp_path / "renamed")
-    profile = captured(good[name], tmp_path / "good.yaml") if with_profile else None
+    profile = captured(name) if with_profile else None
     before, after = checked(good[name], profile)[1], checked(tmp_path / "renamed", profile)[1]
     if name == "h100-flat":  # without PCI addresses the name is the only place
         assert told(after) == told(before) == []
@@ -128,12 +139,10 @@ def _says(name: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("name", "index"), cases())
-def test_a_fault_is_named(good: dict[str, Path], tmp_path: Path, name: str, index: int) -> None:
+def test_a_fault_is_named(captured: Callable[[str], str], tmp_path: Path, name: str, index: int) -> None:
     case = yaml.safe_load((CASES / f"{name}.yaml").read_text())
     says = case["says"][index]
-    profile = says["profile"]
-    if profile == "captured":
-        profile = captured(good[case["node"]], tmp_path / "good.yaml")
+    profile = captured(case["node"]) if says["profile"] == "captured" else says["profile"]
     root = trees.build(case["node"], tmp_path / "node")
     faults.apply(case, root)
     code, report = checked(root, profile)
@@ -169,9 +178,13 @@ def test_a_key_that_nobody_reads_is_refused(tmp_path: Path, case: dict[str, Any]
 NAMELESS = ("h100-flat",)  # where no PCI address is shown, a name is the only place that there is
 
 
-def judged(root: Path, profile: Profile) -> list[tuple[str, str, int, str, str]]:
-    """Every verdict by place, with nothing of what things are called."""
+def judged(root: Path, profiles: list[Profile]) -> list[list[tuple[str, str, int, str, str]]]:
+    """Every verdict by place, with nothing of what things are called, for each profile."""
     look = Observer(Host(str(root), live=False)).look(facts.ALL)
+    return [_verdicts(look, profile) for profile in profiles]
+
+
+def _verdicts(look: Look, profile: Profile) -> list[tuple[str, str, int, str, str]]:
     return sorted(
         (
             one.check,
@@ -195,6 +208,6 @@ def test_names_decide_nothing_about_a_fault(good: dict[str, Path], tmp_path: Pat
     captured = profile_capture.capture("x", seen.facts[Rdma], pci=seen.get(Pci), links=seen.get(Links))  # type: ignore[arg-type]
     profiles = [profile_files.effective(name) for name in ("rdma-roce", "rdma-infiniband")]
     profiles += [captured] if captured else []
-    before = [judged(root, profile) for profile in profiles]
+    before = judged(root, profiles)
     faults.rename(root)
-    assert [judged(root, profile) for profile in profiles] == before
+    assert judged(root, profiles) == before

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +23,7 @@ from nodeprep.facts.rdma.rdma import Port, Rdma
 from nodeprep.job_profile import Profile
 from nodeprep.look import Look
 from nodeprep.model import Finding, Status, Unreadable, Why
+from tests.cli.program import nodeprep
 from tests.rigs import faults, trees
 from tests.values import changed
 
@@ -72,10 +71,6 @@ def judged(seen: Look, profile: Profile, before: Look | None = None) -> dict[str
     """What is said of the rail and of the whole node, by check."""
     found = check_round.judge(tuple(CHECKS.values()), seen, before, profile, {}).findings
     return {one.check: one for one in found if one.subject.place in (CARD, "", "ports")}
-
-
-def nodeprep(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "nodeprep", *arguments], capture_output=True, text=True, check=False)
 
 
 def test_the_port_becomes_a_value(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ REWORDED: Changes = {UP: {**LOOKS, **WORDS}}
 
 def release(directory: Path, version: str, changes: Changes | None = None) -> Path:
     """Makes a release in a new directory. Gives what PYTHONPATH has to be for it to run."""
-    shutil.copytree(REPOSITORY / "agent", directory / "agent", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(REPOSITORY / "agent", directory / "agent")  # with its bytecode: changed files have other times
     shutil.copytree(REPOSITORY / "playbooks", directory / "playbooks")
     named = {"__init__.py": {f'"{nodeprep.__version__}"': f'"{version}"'}}
     for name, others in {**named, **(changes or {})}.items():
