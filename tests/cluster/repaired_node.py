@@ -162,9 +162,10 @@ class Repaired(Published):
         """How often it has said so."""
         return len(self.agent.lines("repair-step", step=step))
 
-    def held(self) -> None:
-        """Returns when a request waits for an answer that never comes."""
-        until(lambda: any(asked.held for asked in self.proxy.requests), f"a request of {self.name} that is held")
+    def held(self, number: int = 1) -> None:
+        """Returns when so many requests, since the last `lift`, wait for an answer that never comes."""
+        what = f"{number} requests of {self.name} that are held"
+        until(lambda: sum(asked.held for asked in self.proxy.requests) >= number, what)
 
     def lift(self) -> None:
         """Requests are answered again."""
