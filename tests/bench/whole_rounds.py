@@ -7,6 +7,7 @@ tests/bench/agent.py runs it, in a process of its own: what a bench imports is n
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -40,6 +41,7 @@ def main(count: int, root: str, place: str) -> None:
     )
     agent = Agent(means, Settings())
     agent._begin()
+    gc.freeze()  # as the program does, before its first round
     for number in range(1, count + 1):
         agent._schedule.begun_at.clear()
         agent.turn(frozenset())

@@ -37,6 +37,7 @@ from nodeprep.publish.web import CannotServe, LocalPages, NetworkPages
 from nodeprep.repair import drill_files
 from nodeprep.values import Value
 
+GC_THRESHOLD_OBJECTS = 700  # Python's own. With that of a start, rounds left 10 MiB behind before anybody collected it
 FORMER_AGENT_TIMEOUT_SECONDS = 5.0  # seconds in which a former agent's socket accepts a connection
 LISTENING_ERRNOS = (None, errno.EAGAIN, errno.ETIMEDOUT)  # the results if one lives, even a busy one
 
@@ -92,6 +93,7 @@ def run(asked: AgentOptions, listeners: tuple[Callable[[NodeStatus], None], ...]
         _serve(stack, agent, metrics, (asked.bind or own.bind, at_port), where)
         _handle_signals(agent)
         gc.freeze()  # imported modules stay: scanning them repeatedly would only cool the caches
+        gc.set_threshold(GC_THRESHOLD_OBJECTS)
         try:
             agent.run()
         except Exception:
