@@ -37,7 +37,8 @@ from nodeprep.publish.web import CannotServe, LocalPages, NetworkPages
 from nodeprep.repair import drill_files
 from nodeprep.values import Value
 
-GC_THRESHOLD_OBJECTS = 700  # Python's own. With that of a start, rounds left 10 MiB behind before anybody collected it
+# Python's own, between two collections. With that of a start, rounds left 10 MiB behind before anybody collected it.
+GC_THRESHOLD_OBJECTS = 700
 FORMER_AGENT_TIMEOUT_SECONDS = 5.0  # seconds in which a former agent's socket accepts a connection
 LISTENING_ERRNOS = (None, errno.EAGAIN, errno.ETIMEDOUT)  # the results if one lives, even a busy one
 
