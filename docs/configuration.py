@@ -57,8 +57,11 @@ Times are plain numbers of seconds. Globs know `*`, `?` and `[...]`, and tell up
 beside this one. Every profile and file that is named is read with the configuration, on every node, whichever rule will
 match there: one that is missing or wrong spoils it as a wrong key does.
 
-**Reload.** The agent reads the file again when it changes and on SIGHUP. If the new one cannot be meant, the old one
-holds on; the log, the metric `nodeprep_config_ok` and the message of TrainingReady say so. "Reload" below is what a new
+**In a cluster a change is a rollout** ([upgrade.md](upgrade.md#the-configuration)). If the file changes under a running
+agent, only a lower `mode` and new `waivers` hold at once, and the rest from the agent's next start.
+
+**Reload.** On other hosts the agent reads the file again when it changes and on SIGHUP. A verdict that changed with it,
+and not with what was seen, closes no gate for 10 minutes. If the new one cannot be meant, the old one holds on; the log, the metric `nodeprep_config_ok` and the message of TrainingReady say so. "Reload" below is what a new
 value does in a running agent. A restart opens no gate: what was proven in this boot is remembered, and all else has to
 be proven.
 

@@ -22,7 +22,7 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
 
 from nodeprep.agent_state import AgentState, NodeState, RepairAttempt
-from nodeprep.decide import attempt_steps, fault_confirmation, gate_readiness, reconciliation, upgrade
+from nodeprep.decide import attempt_steps, fault_confirmation, gate_readiness, reconciliation, rule_change
 from nodeprep.decide.check_results import CheckObservation
 from nodeprep.decide.desired import Desired
 from nodeprep.decide.gate_readiness import AssignedProfile, Mode
@@ -134,7 +134,7 @@ class Truth(Struct):
     released: dict[Key, tuple[float, ...]] = field(default_factory=dict)
     convicted: frozenset[Key] = frozenset()
     latched: frozenset[Key] = frozenset()
-    upgraded_at: float = -1e9
+    rules_changed_at: float = -1e9
 
     def copied(self) -> Truth:
         def rows(of: Mapping[K, Row]) -> defaultdict[K, Row]:
@@ -252,7 +252,7 @@ def _restart(node: Node, what: str, number: float) -> None:
     elif what == "reset":
         node.agent_state, node.truth = (
             fault_confirmation.reset(node.agent_state, node.now),
-            Truth(upgraded_at=node.truth.upgraded_at),
+            Truth(rules_changed_at=node.truth.rules_changed_at),
         )
     elif what == "older" and node.older is not None:
         agent_state, truth, boot, uid = node.older
@@ -276,7 +276,7 @@ def _damaged(agent_state: AgentState, number: int, now: float) -> AgentState:
     return (
         replace(agent_state, at=later),
         replace(agent_state, since=later),
-        replace(agent_state, upgraded_at=later),
+        replace(agent_state, rules_changed_at=later),
         replace(agent_state, boot_id=""),
     )[number % 4]
 
@@ -288,8 +288,8 @@ def _start(
     if closed or agent_state is None:
         need(began.state is NodeState.BOOTSTRAP, f"a start without a memory of this boot begins in {began.state}")
     if began.version and began.version != version:
-        truth.upgraded_at = node.now
-    node.agent_state, node.truth = upgrade.after_upgrade(began, version, node.now), truth
+        truth.rules_changed_at = node.now
+    node.agent_state, node.truth = rule_change.after_rule_change(began, version, "", node.now), truth
 
 
 def _look(node: Node, pause: float, results: str, fresh: str) -> None:
@@ -348,7 +348,7 @@ def _opened(node: Node, told: Desired, before: NodeState) -> None:
     truth = node.truth
     profiles = {one.name: one for one in node.world.profiles[node.profile]}
     ready = [profiles[one.name] for one in told.profiles if one.ready]
-    deferred = node.now - truth.upgraded_at < SPARED
+    deferred = node.now - truth.rules_changed_at < SPARED
     for one in ready:
         need(not one.refusal, f"{one.name} is refused and ready")
         need(truth.proven.issuperset(one.gates), f"{one.name} is ready without {set(one.gates) - truth.proven}")

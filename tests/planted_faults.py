@@ -107,9 +107,15 @@ FAULTS = (
     ),
     Planted(
         "a bad release closes gates",
-        "decide/upgrade.py",
-        "upgraded_at + UPGRADE_HOLD_SECONDS if former and former == case.observed else None",
-        "upgraded_at if former and former == case.observed else None",
+        "decide/rule_change.py",
+        "return (changed_at + RULE_HOLD_SECONDS, change) if is_held",
+        "return (changed_at, change) if is_held",
+    ),
+    Planted(
+        "the next wrong configuration renews the hold",
+        "decide/rule_change.py",
+        "known = before if is_known else None",
+        "known = None",
     ),
     Planted(
         "what a remedy disturbs convicts",

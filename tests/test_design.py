@@ -20,9 +20,9 @@ from nodeprep.decide.desired import MODES
 from nodeprep.decide.gate_readiness import Mode
 from nodeprep.decide.kubernetes_text import CONDITION_MESSAGE_LIMIT_CHARACTERS
 from nodeprep.decide.look_schedule import EARLY_LOOK_SECONDS, EVENT_STORM_SECONDS, RECORD_VALIDITY_SECONDS
+from nodeprep.decide.rule_change import RULE_HOLD_SECONDS
 from nodeprep.decide.state_table import TABLE, ReadinessPolicy
 from nodeprep.decide.taint_toleration import ABSENT_LIMIT_SECONDS
-from nodeprep.decide.upgrade import UPGRADE_HOLD_SECONDS
 from nodeprep.facts import ALL as FACTS
 from nodeprep.facts.expected.inventory import SLOWER
 from nodeprep.facts.kubernetes.cluster_requests import FACT
@@ -176,7 +176,7 @@ SAID = [
         "3.5",
         f"after {pace.FUTILE_RETRY_SECONDS:g} s more from the {RETRIES[pace.QUICK_RETRIES]} try on",
     ),
-    ("3.5", f"closes no gate for {UPGRADE_HOLD_SECONDS:g} s"),
+    ("3.5", f"closes no gate for {RULE_HOLD_SECONDS:g} s"),
     ("3.5", f"the last {probes.MISSED_PERIODS} intervals of {LOOP_PERIOD_SECONDS:g} s"),
     ("4", f"that stood for {ReadinessPolicy().remedy_after:g} s"),
     ("6", f"port {MetricsSettings().port}"),

@@ -14,6 +14,8 @@ from typing import Any
 from nodeprep.model import Lack, Remedy, Subject
 from nodeprep.values import Value, field
 
+DEVICE_STAGE, READY_STAGE = "device", "ready"  # the stages of a profile's gate, as `wait-ready` names them
+
 
 class NodeState(StrEnum):
     """The state of the node (design 3.1). Only READY opens the gates of gating profiles."""
@@ -47,7 +49,8 @@ class Case(Value):
     look. `passes` since `passing_since` are those in a row at the end that did not fail. `convicted_at` is when the
     look that convicted it began, None until there is one. `latched` since `latched_at` says why only a human, a new
     boot or a new probe of the device frees it. `flaps` are the times of its releases. Until `deferred_until`, a
-    conviction that only a new version sees does not close the gate. `reason`, `message`, `observed`, `remedy`,
+    conviction that only a new version or configuration sees does not close the gate; `deferred_by` says which of both
+    is new (a word of `rule_change.RuleChange`, as text). `reason`, `message`, `observed`, `remedy`,
     `lack` and `follows` are those of the last failure.
     """
 
@@ -67,6 +70,7 @@ class Case(Value):
     latched: str = ""
     flaps: tuple[float, ...] = ()
     deferred_until: float | None = None
+    deferred_by: str = ""
     latched_at: float | None = None
     blind: bool = False
     lack: Lack | None = None
@@ -165,11 +169,14 @@ class AgentState(Value):
     `waivers` are those of the configuration. `baseline` is the profile of what this node had when it was first ready,
     in the same form, None before.
 
-    Upgrades: `passed` are the values, by "check place port", at which gate checks last passed. `upgraded_at` is when
-    another version took over. `former_passed` is `passed` at that time, and `former_gates` are the gates that were
-    open. `unproven_until` are gates that were added to an open profile, each with the time until which the profile
-    stays open although they have not passed. `came_with_version` are those of them that an upgrade brought. A rollout
-    waits for them.
+    Rules: `configuration` is a digest of what judges in the configuration (config/verdict_digest). `passed` are the
+    values, by "check place port", at which gate checks last passed. `rules_changed_at` is when another version or
+    configuration took over, and `rule_change` says which of both (a word of `rule_change.RuleChange`, as text).
+    `former_passed` is `passed` at that time. `former_profile` and `former_waivers` are `profile` and `waivers` before
+    the first of several changes, as long as a hold may rest on them. `former_gates` are the gates that were open, and
+    `former_profiles` the profiles that the node had, but for such as never opened. `unproven_until` are gates that were
+    added to an open profile, each with the time until which the profile stays open although they have not passed.
+    `came_with_rules` are those of them that the change brought. A rollout waits for them.
 
     Taint: `taint_tolerated`: no pod was last seen that serves a device plugin, a driver or the network and does not
     tolerate our taint. Otherwise `intolerant` are their DaemonSets ("namespace/name", "" if unknown), each with the
@@ -187,6 +194,7 @@ class AgentState(Value):
     boot_id: str = ""
     node_uid: str = ""
     version: str = ""
+    configuration: str = ""
     at: float = 0.0
     serial: int = 0
     state: NodeState = NodeState.BOOTSTRAP
@@ -206,13 +214,17 @@ class AgentState(Value):
     baseline: Mapping[str, Any] | None = None
     passed: Mapping[str, str] = field(default_factory=dict)
     former_passed: Mapping[str, str] = field(default_factory=dict)
-    upgraded_at: float | None = None
+    rules_changed_at: float | None = None
+    rule_change: str = ""
     former_gates: tuple[tuple[str, str], ...] = ()
+    former_profiles: tuple[str, ...] = ()
+    former_profile: Mapping[str, Any] = field(default_factory=dict)
+    former_waivers: tuple[Mapping[str, Any], ...] = ()
     all_passing_since: float | None = None
     taint_tolerated: bool = True
     intolerant: Mapping[str, float | None] = field(default_factory=dict)
     unproven_until: Mapping[str, float] = field(default_factory=dict)
-    came_with_version: tuple[str, ...] = ()
+    came_with_rules: tuple[str, ...] = ()
     reset_done: str = ""
     attempt: RepairAttempt | None = None
     attempts: tuple[PastAttempt, ...] = ()

@@ -292,19 +292,20 @@ def test_nobody_waits_longer_than_once() -> None:
 
 def test_what_passed_came_with_no_version_any_more() -> None:
     kept = replace(
-        profile_state.with_selection(AgentState(pass_streaks={A: PROVEN}), asking(x=A)), gates=OPEN, upgraded_at=100.0
+        profile_state.with_selection(AgentState(pass_streaks={A: PROVEN}), asking(x=A)),
+        gates=OPEN,
+        rules_changed_at=100.0,
     )
     once = profile_state.with_selection(
         profile_state.with_new_gates(kept, asking(x=f"{A} {B}"), 100.0), asking(x=f"{A} {B}")
     )
-    assert once.came_with_version == (B,)
+    assert once.came_with_rules == (B,)
     assert (
         profile_state.with_new_gates(
             replace(once, pass_streaks={A: PROVEN, B: PROVEN}), asking(x=f"{A} {B}"), 200.0
-        ).came_with_version
+        ).came_with_rules
         == ()
     )
-    assert profile_state.with_new_gates(kept, asking(x=f"{A} {B}"), 100.0, configured=True).came_with_version == ()
 
 
 def test_what_is_held_is_kept_in_a_form_that_comes_back() -> None:

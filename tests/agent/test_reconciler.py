@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from nodeprep import state_file
+from nodeprep import __version__, state_file
 from nodeprep.agent.reconciler import SETTLED_NODE_PERIOD_SECONDS, Reconciler
 from nodeprep.agent.state_writer import StateWriter
 from nodeprep.agent_state import AgentState, NodeState, PassStreak
-from nodeprep.config import agent_settings
+from nodeprep.config import agent_settings, configuration, verdict_digest
 from nodeprep.config.agent_settings import AgentSettings
 from nodeprep.config.configuration import Settings
-from nodeprep.decide import gate_readiness, upgrade
+from nodeprep.decide import gate_readiness, rule_change
 from nodeprep.decide.confirmation_policy import ConfirmationPolicy
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.decide.gate_readiness import Mode
-from nodeprep.decide.upgrade import UPGRADE_HOLD_SECONDS
+from nodeprep.decide.rule_change import RULE_HOLD_SECONDS
 from nodeprep.doors import clock
 from nodeprep.doors.files.state_store import Store
 from nodeprep.doors.node_host import Host
@@ -61,7 +61,9 @@ class Node:
         self.root = root
         self.store = Store(str(memory), str(memory))
         self.now = clock.now()
-        agent_state = gate_readiness.state_at_start(state_file.load(self.store).agent_state, "boot", "", self.now)
+        known = gate_readiness.state_at_start(state_file.load(self.store).agent_state, "boot", "", self.now)
+        digest = verdict_digest.digest(settings)
+        agent_state = rule_change.after_rule_change(known, __version__, digest, self.now)
         self.reconciler = Reconciler(
             settings, StateWriter(self.store), agent_state, frozenset(fact.kind for fact in FACTS)
         )
@@ -333,8 +335,8 @@ def test_what_only_a_new_version_sees_closes_no_gate_for_a_while(root: Path, tmp
     before = node.reconciler.agent_state
     place = node.sees().agent_state.cases[0].subject
     passed = {**before.passed, AgentState.passed_key("port.state", place): "1: DOWN"}
-    node.reconciler.agent_state = upgrade.after_upgrade(
-        replace(before, version="0.0.1", passed=passed), "0.0.2", node.now
+    node.reconciler.agent_state = rule_change.after_rule_change(
+        replace(before, version="0.0.1", passed=passed), "0.0.2", before.configuration, node.now
     )
     status = node.sees(after=0.6)
     status = node.sees(after=0.6)
@@ -347,8 +349,9 @@ def test_what_only_a_new_version_sees_closes_no_gate_for_a_while(root: Path, tmp
 
 def upgraded(node: Node) -> None:
     """The next version takes over."""
-    node.reconciler.agent_state = upgrade.after_upgrade(
-        replace(node.reconciler.agent_state, version="0.0.1"), "0.0.2", clock.now()
+    known = node.reconciler.agent_state
+    node.reconciler.agent_state = rule_change.after_rule_change(
+        replace(known, version="0.0.1"), "0.0.2", known.configuration, clock.now()
     )
 
 
@@ -370,7 +373,7 @@ def test_a_gate_that_closes_after_an_upgrade_holds_the_rollout_up_for_a_while(ro
     well, why = probes.readiness(status)
     assert (well, why.partition(":")[0]) == (False, "port.state")
     assert "rollout waits" in why
-    node.reconciler.agent_state = replace(node.reconciler.agent_state, upgraded_at=clock.now() - UPGRADE_HOLD_SECONDS)
+    node.reconciler.agent_state = replace(node.reconciler.agent_state, rules_changed_at=clock.now() - RULE_HOLD_SECONDS)
     assert probes.readiness(node.sees(after=0.6))[0]
 
 
@@ -414,9 +417,9 @@ def test_a_gate_that_never_passes_holds_a_rollout_up_though_it_closed(root: Path
     status = node.sees()
     assert (status.rollout_wait_count, status.rollout_blockers) == (1, ())
     assert "stays open" in probes.readiness(status)[1]
-    late = clock.now() - UPGRADE_HOLD_SECONDS - 1.0  # the upgrade was so long ago, and the gate came a second after it
-    waits = {"port.state": late + 1.0 + UPGRADE_HOLD_SECONDS}
-    node.reconciler.agent_state = replace(node.reconciler.agent_state, upgraded_at=late, unproven_until=waits)
+    late = clock.now() - RULE_HOLD_SECONDS - 1.0  # the upgrade was so long ago, and the gate came a second after it
+    waits = {"port.state": late + 1.0 + RULE_HOLD_SECONDS}
+    node.reconciler.agent_state = replace(node.reconciler.agent_state, rules_changed_at=late, unproven_until=waits)
     status = node.sees(after=0.1)
     assert (status.agent_state.gates, status.rollout_blockers, status.rollout_wait_count) == ((), ("port.state",), 1)
     assert probes.readiness(status)[0] is False
@@ -457,31 +460,81 @@ def test_a_fault_long_after_an_upgrade_holds_no_rollout_up(root: Path, tmp_path:
     node.sees_often(6)
     upgraded(node)
     node.reconciler.agent_state = replace(
-        node.reconciler.agent_state, upgraded_at=clock.now() - UPGRADE_HOLD_SECONDS - 1.0
+        node.reconciler.agent_state, rules_changed_at=clock.now() - RULE_HOLD_SECONDS - 1.0
     )
     port = min((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1"
     (port / "state").write_text("1: DOWN\n")
     assert node.sees().suspected == ()
 
 
-def test_a_gate_of_a_changed_configuration_holds_no_rollout_up(root: Path, tmp_path: Path) -> None:
-    node = Node(root, tmp_path / "memory", settings())
-    node.sees_often(6)
-    upgraded(node)
-    node.sees()
-    node.reconciler.follow(settings())
-    node.reconciler.agent_state = without_port_state(node.reconciler.agent_state)
+def expecting(directory: Path, rate: int) -> Settings:
+    """What an operator writes of ports that belong here."""
+    directory.mkdir(exist_ok=True)
+    ports = f"expect: {{ports: {{at-least: 1, rate: {rate}}}}}"
+    (directory / "pool.yaml").write_text(f"apiVersion: nodeprep.io/v1\nkind: Profile\nname: pool\n{ports}\n")
+    assign = "assign: [{use: [rdma-roce], expect: pool.yaml}]"
+    (directory / "config.yaml").write_text(f"apiVersion: nodeprep.io/v1\nkind: Config\nmode: gate\n{assign}\n")
+    return configuration.load_settings(str(directory / "config.yaml"), None)
+
+
+def test_a_wrong_configuration_closes_no_gate_for_a_while_and_holds_its_rollout_up(root: Path, tmp_path: Path) -> None:
+    node = Node(root, tmp_path / "memory", expecting(tmp_path / "config", 400))
+    before = node.sees_often(8).agent_state
+    assert before.state is NodeState.READY
+    node.reconciler.follow(expecting(tmp_path / "config", 800))
+    status = node.sees_often(8)
+    assert "port.rate" in failing(status)
+    assert status.deferred == ("port.rate",)
+    assert (status.agent_state.state, status.agent_state.gates) == (NodeState.READY, before.gates)
+    well, why = probes.readiness(status)
+    assert (well, why.partition(":")[0], "only this configuration" in why) == (False, "port.rate", True)
+    node.reconciler.follow(expecting(tmp_path / "config", 801))  # the next wrong one renews nothing
+    assert node.sees().deferred == ("port.rate",)
+    node.reconciler.agent_state = held_until(node.reconciler.agent_state, clock.now())
     status = node.sees()
-    assert "port.state" in status.agent_state.unproven_until
+    assert (status.agent_state.state, status.deferred) == (NodeState.UNHEALTHY, ())
+    assert not probes.readiness(status)[0]
+    node.reconciler.follow(expecting(tmp_path / "config", 400))
+    status = node.sees_often(8)
+    assert status.agent_state.state is NodeState.READY
     assert probes.readiness(status)[0]
 
 
-def test_settings_that_were_followed_before_the_first_look_are_the_versions(root: Path, tmp_path: Path) -> None:
+def held_until(agent_state: AgentState, at: float) -> AgentState:
+    """As if the hold had begun so much earlier."""
+    cases = (replace(one, deferred_until=at) if one.deferred_until is not None else one for one in agent_state.cases)
+    return replace(agent_state, cases=tuple(cases))
+
+
+def test_a_port_that_gets_slower_under_a_wrong_configuration_closes_at_once(root: Path, tmp_path: Path) -> None:
+    """It fails by the former configuration too, so the node itself changed."""
+    node = Node(root, tmp_path / "memory", expecting(tmp_path / "config", 400))
+    node.sees_often(8)
+    node.reconciler.follow(expecting(tmp_path / "config", 800))
+    assert node.sees_often(8).deferred == ("port.rate",)
+    port = min((root / "sys/class/infiniband").iterdir()).resolve() / "ports/1"
+    (port / "rate").write_text("200 Gb/sec (4X HDR)\n")
+    status = node.sees_often(2)
+    assert status.agent_state.state is NodeState.UNHEALTHY
+    (closed,) = (one for one in status.agent_state.cases if one.check == "port.rate" and one.deferred_until is None)
+    assert closed.observed == "200 Gb/s"
+
+
+def test_a_node_whose_fault_only_the_next_configuration_waives_opens(root: Path, tmp_path: Path) -> None:
+    """And a fault of its own that comes within the hold of that configuration closes at once."""
+    node = Node(root, tmp_path / "memory", expecting(tmp_path / "config", 800))
+    assert node.sees_often(8).agent_state.state is not NodeState.READY
+    node.reconciler.follow(expecting(tmp_path / "config", 400))
+    assert node.sees_often(8).agent_state.state is NodeState.READY
+    closed_by_a_fault(node, root)
+    assert node.sees().agent_state.state is NodeState.UNHEALTHY
+
+
+def test_a_gate_that_a_configuration_adds_closes_no_open_profile_and_is_awaited(root: Path, tmp_path: Path) -> None:
     node = Node(root, tmp_path / "memory", settings())
     node.sees_often(6)
-    again = Node(root, tmp_path / "memory", settings())
-    again.now, again.reconciler.agent_state = node.now, without_port_state(node.reconciler.agent_state)
-    upgraded(again)
-    again.reconciler.follow(settings())
-    status = again.sees()
-    assert (status.pending_gates, status.rollout_blockers) == (("port.state",), ())
+    node.reconciler.follow(Settings(agent_part=AgentSettings(gate=GatePolicy(allow_auto=True))))
+    node.reconciler.agent_state = without_port_state(node.reconciler.agent_state)
+    status = node.sees()
+    assert (status.pending_gates, status.agent_state.state) == (("port.state",), NodeState.READY)
+    assert not probes.readiness(status)[0]

@@ -12,7 +12,7 @@ from nodeprep.agent import startup
 from nodeprep.agent_state import AgentState, Case, NodeState, PassStreak
 from nodeprep.decide.check_results import CheckObservation
 from nodeprep.decide.confirmation_policy import ConfirmationPolicy
-from nodeprep.decide.upgrade import UPGRADE_HOLD_SECONDS
+from nodeprep.decide.rule_change import RULE_HOLD_SECONDS
 from nodeprep.doors.files.state_store import Store
 from nodeprep.job_profile import Profile
 from nodeprep.values import replace
@@ -56,12 +56,12 @@ OF_ANOTHER: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"unproven_until": {"port.gid": 1200.0}}, {"unproven_until": {}}),
     ({"unproven_until": {"eni.up": 1200.0}}, {"unproven_until": {"eni.up": 1200.0}}),
     ({"unproven_until": {"eni.up": 900.0}}, {"unproven_until": {"eni.up": 900.0}}),  # it could not look since
-    ({"unproven_until": {"eni.up": NOW + UPGRADE_HOLD_SECONDS + 1}}, {"unproven_until": {}}),  # of a boot before
-    ({"unproven_until": {"eni.up": UPGRADE_HOLD_SECONDS - 1}}, {"unproven_until": {}}),
+    ({"unproven_until": {"eni.up": NOW + RULE_HOLD_SECONDS + 1}}, {"unproven_until": {}}),  # of a boot before
+    ({"unproven_until": {"eni.up": RULE_HOLD_SECONDS - 1}}, {"unproven_until": {}}),
     ({"intolerant": {SET: 50.0}}, {"intolerant": {}}),  # that version saw that all bear it
     ({"intolerant": {SET: None}}, {"intolerant": {}}),
     ({"intolerant": {SET: 5000.0}, "taint_tolerated": False}, {"intolerant": {SET: None}, "taint_tolerated": False}),
-    ({"came_with_version": ("eni.up",)}, {"came_with_version": ()}),
+    ({"came_with_rules": ("eni.up",)}, {"came_with_rules": ()}),
 ]
 
 
@@ -71,7 +71,7 @@ def test_what_a_version_left_that_did_not_know_it_is_not_believed(
 ) -> None:
     store = Store(str(tmp_path), str(tmp_path))
     assert not store.save(state_file.dumps(replace(READY, version="0.0.1", parts=(PART,), gates=(), **left)))
-    found = startup.start(store, str(tmp_path / "run"), "boot", NOW).agent_state
+    found = startup.start(store, str(tmp_path / "run"), "boot", "", NOW).agent_state
     assert found.state is NodeState.READY, found.why
     assert {name: getattr(found, name) for name in believed} == believed
 
@@ -91,4 +91,4 @@ def test_a_memory_that_never_heard_its_node_has_what_that_kept_yet_to_come(
     store = Store(str(tmp_path), str(tmp_path / "spare"))
     if kept is not None:
         state_file.save(store, kept)
-    assert startup.start(store, str(tmp_path), "boot", 50.0).forgetful is forgetful
+    assert startup.start(store, str(tmp_path), "boot", "", 50.0).forgetful is forgetful

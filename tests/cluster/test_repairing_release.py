@@ -18,7 +18,7 @@ import pytest
 
 import nodeprep
 from nodeprep.decide.fleet_holds import NODES_LIMIT
-from nodeprep.decide.upgrade import UPGRADE_HOLD_SECONDS
+from nodeprep.decide.rule_change import RULE_HOLD_SECONDS
 from tests.cluster import release_tree, repaired_node
 from tests.cluster.published_node import UNHEALTHY
 from tests.cluster.release_tree import MISTAKEN, REWORDED
@@ -113,7 +113,7 @@ def test_a_fault_that_only_a_new_release_sees_is_disputed(ones: list[Repaired], 
     repair_nothing(ones)
     assert all(one.is_open() for one in ones)
     for one in ones:
-        one.leap(ceil(UPGRADE_HOLD_SECONDS) + 1)
+        one.leap(ceil(RULE_HOLD_SECONDS) + 1)
     for one in ones:
         until(partial(is_held_back, one, "disputed"), f"{one.name} holds back")
         says_why(one, "disputed")

@@ -24,7 +24,7 @@ from nodeprep.decide import (
     repair_budget,
     repair_choice,
     repair_validation,
-    upgrade,
+    rule_change,
 )
 from nodeprep.decide.check_results import CheckObservation
 from nodeprep.decide.desired import GatePolicy
@@ -352,14 +352,15 @@ def test_9_the_shipped_remedies_name_what_a_restart_of_the_kubelet_disturbs() ->
 # 10. A bad release convicts everywhere; after ten minutes a thousand nodes mend what is not broken.
 
 
-def test_10_what_only_a_new_version_sees_is_never_mended() -> None:
+@pytest.mark.parametrize(("version", "configuration"), [("2.0", "A"), ("1.0", "B")])
+def test_10_what_only_new_rules_see_is_never_mended(version: str, configuration: str) -> None:
     """Guard: `repair_choice._disputed`, also after the ten minutes for which such a fault closes no gate."""
     state = gate_readiness.state_at_start(None, BOOT, "uid-1", 0.0)
-    state = replace(state, version="1.0")
+    state = replace(state, version="1.0", configuration="A")
     good = tuple(finding(one, Status.OK, observed="same") for one in KNOWN)
     for at in (10.0, 30.0, 50.0):
         state = look(state, at, *good)
-    state = upgrade.after_upgrade(state, "2.0", 60.0)
+    state = rule_change.after_rule_change(state, version, configuration, 60.0)
     bad = finding(PORT, observed="same", remedy=LINK_UP)
     for at in (61.0, 62.0, 63.0, 700.0):
         state = look(state, at, bad, *good[1:])

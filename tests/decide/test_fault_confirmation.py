@@ -367,7 +367,10 @@ PASSED = [
     ([finding(status=Status.OK, observed="x" * 121)], None),
     ([finding(status=Status.OK, observed="4"), finding(status=Status.OK, observed="5")], None),
     ([finding(status=Status.OK, observed="4"), finding(observed="5")], None),
-    ([finding(observed="4", waived=WAIVED)], None),
+    (
+        [finding(observed="5", waived=WAIVED)],
+        "5",
+    ),  # whoever takes the waiver away changes the verdict, and not the value
     ([finding(status=Status.WARN, observed="5")], "4"),
     ([finding(status=Status.UNKNOWN)], "4"),
     ([finding(status=Status.ABSENT, **NODE)], "4"),
@@ -445,7 +448,7 @@ def test_a_time_that_has_not_come_opens_nothing(never: float) -> None:
             case("port.flap", flaps=(never, 90.0)),
         ),
         blind={"port.state": BlindSince(never, "why")},
-        upgraded_at=never,
+        rules_changed_at=never,
     )
     after = fault_confirmation.confirm(damaged, (), {}, {}, POLICY, 200.0)
     state, gid, mtu, guid, rate, turned = after.cases
@@ -459,7 +462,7 @@ def test_a_time_that_has_not_come_opens_nothing(never: float) -> None:
     assert (rate.passes, rate.passing_since) == (0, None)
     assert turned.flaps == (200.0, 90.0)
     assert after.blind["port.state"].since == 200
-    assert after.upgraded_at is None
+    assert after.rules_changed_at is None
     assert fault_confirmation.confirm(after, (), {}, {}, POLICY, 200.0) is after
 
 

@@ -291,7 +291,7 @@ KEPT = memory(
     cases=(wrong(flaps=(NOW - 60,), passing_since=NOW - 5, deferred_until=NOW + 10),),
     blind=BLIND,
     all_passing_since=NOW - 40,
-    upgraded_at=NOW - 590,
+    rules_changed_at=NOW - 590,
     gates=(("rdma-roce", "ready"),),
 )
 OUTLIVES: dict[str, Any] = {
@@ -330,7 +330,7 @@ DAMAGED: list[dict[str, Any]] = [
     {"since": -1.0},
     {"since": float("nan")},
     {"all_passing_since": LATER},
-    {"upgraded_at": LATER},
+    {"rules_changed_at": LATER},
     {"blind": {DEVICE: BlindSince(LATER, "")}},
     {"pass_streaks": {DEVICE: replace(PROVEN, first=LATER)}},
     {"pass_streaks": {DEVICE: replace(PROVEN, last=LATER)}},

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodeprep.agent_state import AgentState, NodeState, PassStreak
-from nodeprep.decide import gate_readiness, reconciliation, upgrade
+from nodeprep.decide import gate_readiness, reconciliation, rule_change
 from nodeprep.decide.check_results import CheckObservation
 from nodeprep.decide.desired import AgentTrouble, Desired, Taint
 from nodeprep.decide.gate_readiness import AssignedProfile, Mode
@@ -119,7 +119,7 @@ def grown() -> AgentState:
     """The memory of a node that is ready, at the moment at which a gate came to its profile: 100."""
     agent_state, _ = ready()
     pass_streaks = {check_id: streak for check_id, streak in agent_state.pass_streaks.items() if check_id != PORT}
-    return upgrade.with_pending_gates(replace(agent_state, pass_streaks=pass_streaks), [PORT], 100.0)
+    return rule_change.with_pending_gates(replace(agent_state, pass_streaks=pass_streaks), [PORT], 100.0)
 
 
 def test_an_open_gate_waits_for_a_check_that_came_to_it_and_for_ten_minutes() -> None:

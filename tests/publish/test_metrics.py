@@ -265,7 +265,7 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
     ("mounts_ok", {}, [" 1.0"]),
     ("mounts_ok", {"exposed": ("/host/opt/cni/bin",)}, [" 0.0"]),
     ("waivers", {"waivers": 2}, [" 2.0"]),
-    ("upgrade_deferred_checks", {"version_disagreements": ("port.mtu", "pci.link")}, [" 2.0"]),
+    ("upgrade_deferred_checks", {"rule_disagreements": ("port.mtu", "pci.link")}, [" 2.0"]),
     (
         "event_source_up",
         {

@@ -33,22 +33,22 @@ ROUNDS: list[tuple[dict[str, Any], tuple[bool, str]]] = [
     # different                              says
     ({}, (True, "round 7 is done")),
     ({"complete": False}, (False, NOT_DONE)),
-    ({"complete": False, "version_disagreements": ("port.mtu",)}, (False, NOT_DONE)),
-    ({"version_disagreements": ("port.mtu",)}, (False, "port.mtu: only this version finds the fault")),
+    ({"complete": False, "rule_disagreements": ("port.mtu",)}, (False, NOT_DONE)),
+    ({"rule_disagreements": ("port.mtu",)}, (False, "port.mtu: only this version finds the fault")),
     (
-        {"version_disagreements": ("port.mtu", "port.gid", "pci.link")},
+        {"rule_disagreements": ("port.mtu", "port.gid", "pci.link")},
         (False, "port.mtu and 2 more: only this version finds"),
     ),
     (
         {"rollout_blockers": ("port.mtu",)},
-        (False, "port.mtu: closed a gate that stood open before this version started; the "),
+        (False, "port.mtu: closed a gate that stood open before this version came; the "),
     ),
     (
         {"rollout_blockers": ("a.b", "profile x"), "complete": True},
         (False, "a.b and 1 more: closed a gate that stood open"),
     ),
     (
-        {"rollout_blockers": ("port.mtu",), "version_disagreements": ("port.gid",)},
+        {"rollout_blockers": ("port.mtu",), "rule_disagreements": ("port.gid",)},
         (False, "port.gid: only this version finds the fault"),
     ),
     ({"rollout_blockers": ("port.mtu",), "complete": False}, (False, NOT_DONE)),
@@ -92,7 +92,7 @@ def test_before_the_first_round() -> None:
 def test_the_series_of_a_rollout_and_of_a_taint_that_is_held_back() -> None:
     series = {one.name: one for one in ALL}
     held = status(
-        version_disagreements=("port.mtu",), rollout_blockers=("port.mtu", "port.gid"), pending_gates=("pci.link",)
+        rule_disagreements=("port.mtu",), rollout_blockers=("port.mtu", "port.gid"), pending_gates=("pci.link",)
     )
     assert series["nodeprep_upgrade_deferred_checks"].of(held) == {(): 3.0}
     assert series["nodeprep_upgrade_deferred_checks"].of(status(pending_gates=("pci.link",))) == {(): 1.0}

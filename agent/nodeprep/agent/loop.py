@@ -6,18 +6,19 @@ import logging
 from collections.abc import Callable, Mapping
 from math import inf
 from threading import Event
+from typing import TYPE_CHECKING
 
 from nodeprep import __version__, profile_selection
-from nodeprep.agent import repairing, startup
+from nodeprep.agent import startup
 from nodeprep.agent.reconciler import Reconciler
-from nodeprep.agent.repairing import Repairing
 from nodeprep.agent.state_writer import StateWriter
-from nodeprep.config import written
+from nodeprep.config import opening_change, verdict_digest, written
 from nodeprep.config.configuration import Settings
 from nodeprep.config.document import ConfigError
 from nodeprep.decide import gate_readiness
 from nodeprep.decide.desired import Desired
 from nodeprep.decide.drill_notice import DrillNotice
+from nodeprep.decide.gate_readiness import Mode
 from nodeprep.decide.look_schedule import Schedule
 from nodeprep.decide.repair_policy import SHIPPED_WAITS, RepairWaits
 from nodeprep.doors import clock
@@ -33,9 +34,10 @@ from nodeprep.publish.log_lines import LogEntry
 from nodeprep.publish.node_status import NodeStatus
 from nodeprep.publish.probes import MISSED_PERIODS
 from nodeprep.publish.publisher import NodeAnnotations, Publisher
-from nodeprep.repair import remediator_client
-from nodeprep.repair.remediator_client import RemediatorClient
 from nodeprep.values import Value, field, replace
+
+if TYPE_CHECKING:
+    from nodeprep.agent.repairing import Repairing
 
 LOGGER = logging.getLogger("nodeprep")
 WORDS = frozenset({"node", "publisher"})  # of the publisher, which need no look to be acted on
@@ -53,7 +55,8 @@ class AgentParts(Value):
     configuration (raises ConfigError). `listeners` are called with each round's outcome, when gates were closed and
     before any opens; the `publisher` tells the cluster, None where there is no access to one. `exposed` are mount
     points of the node that we could write and should not. `read_drill` reads which drill somebody told us of.
-    `remediator` runs remedies in mode repair, and `waits` are the waits of repairs.
+    `config_by_rollout`: a changed configuration is read at the next start, but for what only opens gates.
+    `waits` are the waits of repairs.
     """
 
     host_of: Callable[[tuple[str, ...], str], Host]
@@ -66,8 +69,8 @@ class AgentParts(Value):
     publisher: Publisher | None = None
     exposed: tuple[str, ...] = ()
     read_drill: Callable[[], DrillNotice | None] = lambda: None
-    remediator: RemediatorClient = field(default_factory=lambda: RemediatorClient(remediator_client.socket_path()))
     waits: RepairWaits = SHIPPED_WAITS
+    config_by_rollout: bool = False
 
 
 class Agent:
@@ -75,7 +78,7 @@ class Agent:
 
     _gates: GateFiles  # this and the next four are made by `_begin`
     _reconciler: Reconciler
-    _repairing: Repairing
+    _repairing: Repairing | None = None  # made when there is something to mend
     _observer: Observer
     _schedule: Schedule
 
@@ -164,8 +167,7 @@ class Agent:
         self._schedule.start(due, now)
         self._observer.begin(due, anew=anew)
         seen = self._observer.gather()
-        publisher = self.means.publisher
-        told = self._repairing.turn(publisher.node if publisher is not None else None) or told
+        told = self._repair() or told
         if seen or told:  # what somebody asked for is answered at once, also where no look is due
             status = self._reconciler.consider(seen, self.means.event_sources.states())
             if status is None:
@@ -184,11 +186,24 @@ class Agent:
             self._drill_heard.set()
         self.turned_at = clock.now()
 
+    def _repair(self) -> bool:
+        """Go on with repairs. Whether the agent state or what is told changed."""
+        publisher = self.means.publisher
+        if self._repairing is None:
+            state = self._reconciler.agent_state
+            if not (state.cases or state.attempt or state.slot or self.settings.agent.mode is Mode.REPAIR):
+                return False
+            from nodeprep.agent import repairing  # noqa: PLC0415 - 0.8 MiB that a sound node in mode gate does without
+
+            self._repairing = repairing.of(self._reconciler, publisher, self.means.event_sources.wake)
+        return self._repairing.turn(None if publisher is None else publisher.node)
+
     def _begin(self) -> None:
         """Recall what counts; a gate that nothing vouches for is closed before the first look."""
         self._excluded = profile_selection.excluded_paths(self.settings)
         host = self._host()
-        found = startup.start(self.means.store, self.means.run_directory, host.boot_id(), clock.now())
+        digest = verdict_digest.digest(self.settings)
+        found = startup.start(self.means.store, self.means.run_directory, host.boot_id(), digest, clock.now())
         agent_state, now = found.agent_state, clock.now()
         self._gates = GateFiles(self.means.run_directory)
         troubles = [self._gates.sweep(), self._gates.close(agent_state.gates)]
@@ -197,8 +212,6 @@ class Agent:
             self.settings, state_writer, agent_state, frozenset(fact.kind for fact in FACTS), self.means.requests
         )
         self._reconciler.exposed, self._reconciler.waits = self.means.exposed, self.means.waits
-        requests = repairing.publisher_requests(self.means.publisher)
-        self._repairing = Repairing(self._reconciler, requests, self.means.remediator, self.means.event_sources.wake)
         self._observer = Observer(host, self.means.event_sources.wake)
         self._schedule = Schedule(FACTS, self._periods())
         self._started = agent_state.why
@@ -278,7 +291,7 @@ class Agent:
         due = min(
             self._schedule.next(busy),
             self._schedule.unmuted_at(now),
-            self._repairing.due_at,
+            inf if self._repairing is None else self._repairing.due_at,
             inf if overdue is None else overdue,
         )
         return min(max(due - now, 0.0), LOOP_PERIOD_SECONDS)
@@ -333,6 +346,8 @@ class Agent:
             self._reconciler.config_trouble = f"{self.settings.file} is gone: what it said holds until it is back"
             return
         self._reconciler.config_trouble = ""
+        if self.means.config_by_rollout:
+            settings = self._opened(settings)
         changed = settings != self.settings
         if changed or asked:
             said = "; ".join(written.changes(self.settings, settings)) or "none"
@@ -346,6 +361,16 @@ class Agent:
         self._excluded = profile_selection.excluded_paths(settings)
         self._schedule.periods = self._periods()
         self._observer.host = self._host()
+
+    def _opened(self, settings: Settings) -> Settings:
+        """What of these settings holds at once. The rest waits for a start, and until then that is said."""
+        opened = opening_change.opened(self.settings, settings)
+        if waiting := written.changes(opened, settings):
+            self._reconciler.config_trouble = (
+                f"{settings.file} changed and this agent goes by it from its next start, so that a rollout can stop a "
+                f"wrong one (docs/upgrade.md): {'; '.join(waiting)}"
+            )
+        return opened
 
     def _host(self) -> Host:
         return self.means.host_of(self._excluded, self.settings.metadata_url)

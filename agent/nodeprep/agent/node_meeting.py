@@ -47,6 +47,7 @@ def meet_node(agent_state: AgentState, heard: NodeAnnotations, at: BudgetClock, 
             gate_readiness.state_at_start(agent_state, agent_state.boot_id, heard.uid, at.now),
             node_uid=heard.uid,
             version=__version__,
+            configuration=agent_state.configuration,
         )
     if forgetful:  # what the hardware shows now removes no name: it may have lost devices
         names = (name for name in kept.get(HARDWARE_PROFILES_ANNOTATION, "").split(",") if name in BUILT_IN)

@@ -8,7 +8,7 @@ from nodeprep import job_profile, profile_selection
 from nodeprep.agent_state import AgentState
 from nodeprep.config.profile_files import NamedProfile
 from nodeprep.config.waiver_rules import Waiver
-from nodeprep.decide import upgrade
+from nodeprep.decide import rule_change
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.decide.gate_readiness import AssignedProfile, Mode
 from nodeprep.facts.expected import profile_capture
@@ -51,16 +51,13 @@ def _assigned_profile(
     return AssignedProfile(part.profile.name, part.profile.gates, gating, rdma, refusal)
 
 
-def with_new_gates(
-    agent_state: AgentState, selection: ProfileSelection, now: float, *, configured: bool = False
-) -> AgentState:
+def with_new_gates(agent_state: AgentState, selection: ProfileSelection, now: float) -> AgentState:
     """The agent state in which a gate that is new to the node has not passed yet.
 
     If a check passed under one profile, this proves nothing under another: there may have been nothing to check. So all
     gates of a profile that is new to the node must pass again. If the node had the profile before, only a gate that
     none of its profiles asked for must pass again, and an open gate stays open for a while meanwhile. Passes that are
-    not enough yet are counted from zero if the selected profiles change in any way. `configured`: the configuration
-    changed since the start, so new gates came from it and not from a new version.
+    not enough yet are counted from zero if the selected profiles change in any way.
     """
     known = {part["names"][0]: part["profile"].get("gates", ()) for part in agent_state.parts if part.get("names")}
     asked = frozenset(gate for gates in known.values() for gate in gates)
@@ -78,7 +75,7 @@ def with_new_gates(
     )
     is_open = {name for name, _ in agent_state.gates}
     newcomers = (gate for name in is_open & known.keys() for gate in came.get(name, ()))
-    return upgrade.with_pending_gates(agent_state, newcomers, now, configured=configured)
+    return rule_change.with_pending_gates(agent_state, newcomers, now)
 
 
 def _with_gates_to_pass(agent_state: AgentState, selection: ProfileSelection) -> AgentState:
@@ -88,8 +85,8 @@ def _with_gates_to_pass(agent_state: AgentState, selection: ProfileSelection) ->
     waiting = {gate: until for gate, until in agent_state.unproven_until.items() if gate in asked - proven}
     if waiting == agent_state.unproven_until:
         return agent_state
-    came = tuple(gate for gate in agent_state.came_with_version if gate in waiting)
-    return replace(agent_state, unproven_until=waiting, came_with_version=came)
+    came = tuple(gate for gate in agent_state.came_with_rules if gate in waiting)
+    return replace(agent_state, unproven_until=waiting, came_with_rules=came)
 
 
 def with_selection(agent_state: AgentState, selection: ProfileSelection) -> AgentState:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from math import inf
 
-from nodeprep import profile_selection
-from nodeprep.agent import node_meeting, profile_state
+from nodeprep import __version__, profile_selection
+from nodeprep.agent import former_rules, node_meeting, profile_state
 from nodeprep.agent.latest_facts import EXPECTATION_USES, RECORDS, LatestFacts
 from nodeprep.agent.node_meeting import NodeMeeting
 from nodeprep.agent.state_writer import StateWriter
 from nodeprep.agent_state import AgentState, NodeState
 from nodeprep.assessment import Assessment
 from nodeprep.checks import CHECKS, IDS
-from nodeprep.config import agent_settings, wants
+from nodeprep.config import agent_settings, verdict_digest, wants
 from nodeprep.config.configuration import Settings
 from nodeprep.decide import (
     drill_notice,
@@ -24,8 +24,8 @@ from nodeprep.decide import (
     reconciliation,
     repair_validation,
     rollout,
+    rule_change,
     taint_toleration,
-    upgrade,
 )
 from nodeprep.decide.desired import AgentTrouble, Desired
 from nodeprep.decide.drill_notice import DrillNotice
@@ -93,14 +93,14 @@ class Reconciler(Struct):
     _troubled: AgentTrouble = field(default_factory=AgentTrouble)
     _reconciled: AgentState | None = None  # as the last reconciliation left it
     _told_of: tuple[AgentState | None, str, DrillNotice | None] = (None, "", None)
-    _configured: bool = False  # other settings came after the first round
     _taints_since: float | None = None  # since when the taint ought to stand, be it withheld or not
     _met_at: float = 0.0  # what was observed before is of another Node, or may be
 
     def follow(self, settings: Settings) -> None:
         """Go by these settings from now on."""
         self.settings, self.selection = settings, None
-        self._configured = self._configured or self.status is not None
+        digest = verdict_digest.digest(settings)
+        self.agent_state = rule_change.after_rule_change(self.agent_state, __version__, digest, clock.now())
         self._anew = self.proves_anew = True
 
     def forget(self, *, inventory: bool = False) -> None:
@@ -162,7 +162,7 @@ class Reconciler(Struct):
         self._anew, self._excused = False, profile.excused
         now = clock.now()
         self._meet_node()
-        self.agent_state = profile_state.with_new_gates(self.agent_state, selection, now, configured=self._configured)
+        self.agent_state = profile_state.with_new_gates(self.agent_state, selection, now)
         new = anew or self.latest.words() != before
         if self.status is not None and not new and self._is_settled(now):
             same = not (says_more or changed & REPORTED_FACTS) and self._is_told(assessment)
@@ -180,6 +180,7 @@ class Reconciler(Struct):
             drill=self.drill,
             wall=clock.wall(),
             trouble=self.trouble,
+            former=former_rules.judgement(self.agent_state, self.latest, findings, assessment, now),
         )
         agent_state, told = reconciliation.reconcile(self.agent_state, heard, self._rules(selection), now)
         agent_state = self._with_selection(agent_state, selection)
@@ -311,7 +312,7 @@ class Reconciler(Struct):
     def _status(self, report: Report, told: Desired, event_sources: Mapping[str, EventSourceState]) -> NodeStatus:
         self.rounds += 1
         latest = self.latest
-        deferred = upgrade.deferred_cases(self.agent_state, clock.now())
+        deferred = rule_change.deferred_cases(self.agent_state, clock.now())
         return NodeStatus(
             report=report,
             desired=told,
@@ -330,9 +331,9 @@ class Reconciler(Struct):
             deferred=tuple(dict.fromkeys(case.check for case in deferred)),
             rollout_blockers=rollout.rollout_blockers(self.agent_state, told.profiles, clock.now()),
             suspected=rollout.suspected_gates(self.agent_state, told.profiles, clock.now()),
-            pending_gates=tuple(sorted(upgrade.pending_gates(self.agent_state))),
-            version_disagreements=tuple(
-                dict.fromkeys(case.check for case in upgrade.version_disagreements(self.agent_state))
+            pending_gates=tuple(sorted(rule_change.pending_gates(self.agent_state))),
+            rule_disagreements=tuple(
+                dict.fromkeys(case.check for case in rule_change.rule_disagreements(self.agent_state))
             ),
             drill=self.drill,
             waivers=sum(one.waived is not None for one in report.findings),

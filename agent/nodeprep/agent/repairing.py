@@ -54,6 +54,7 @@ from nodeprep.publish.log_lines import LogEntry
 from nodeprep.publish.publisher import Publisher
 from nodeprep.publish.repair_requests import RepairRequests, SlotKept, SlotReturned
 from nodeprep.publish.repair_status import RepairStatus
+from nodeprep.repair import remediator_client
 from nodeprep.repair.remediator_client import NoRemediator, RemediatorClient
 from nodeprep.values import Value, replace
 
@@ -385,9 +386,10 @@ class Repairing:
         return found
 
 
-def publisher_requests(publisher: Publisher | None) -> RepairRequests | None:
-    """The requests of repairs beside a publisher: both write the same note."""
-    return None if publisher is None else RepairRequests(publisher.access, publisher.note)
+def of(reconciler: Reconciler, publisher: Publisher | None, wake: Callable[[], None]) -> Repairing:
+    """The repairs of an agent, by the remediator of this node; beside a publisher, both write the same note."""
+    requests = None if publisher is None else RepairRequests(publisher.access, publisher.note)
+    return Repairing(reconciler, requests, RemediatorClient(remediator_client.socket_path()), wake)
 
 
 def _on_its_way(approach: RepairApproach | None, attempt: RepairAttempt | None) -> tuple[str, str, str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from nodeprep import __version__, profile_selection, state_file
 from nodeprep.agent_state import AgentState, NodeState
 from nodeprep.codec import Rest
-from nodeprep.decide import gate_readiness, upgrade
-from nodeprep.decide.upgrade import UPGRADE_HOLD_SECONDS
+from nodeprep.decide import gate_readiness, rule_change
+from nodeprep.decide.rule_change import RULE_HOLD_SECONDS
 from nodeprep.doors.files.state_store import Store
 from nodeprep.publish import gate_files
 from nodeprep.values import Value, replace
@@ -25,12 +25,13 @@ class StartState(Value):
     forgetful: bool
 
 
-def start(store: Store, run_directory: str, boot_id: str, now: float) -> StartState:
-    """The agent state at a start in this boot."""
+def start(store: Store, run_directory: str, boot_id: str, configuration: str, now: float) -> StartState:
+    """The agent state at a start in this boot, under the configuration of this digest."""
     recalled = state_file.load(store)
     found_open = gate_files.open_gates(run_directory, boot_id)
     known = recalled.agent_state and still_true(recalled.agent_state, __version__, now)
-    agent_state = upgrade.after_upgrade(gate_readiness.state_at_start(known, boot_id, "", now), __version__, now)
+    here = gate_readiness.state_at_start(known, boot_id, "", now)
+    agent_state = rule_change.after_rule_change(here, __version__, configuration, now)
     if recalled.agent_state is None and not recalled.trouble and not found_open:
         agent_state = replace(agent_state, why=f"the first start here: no memory in {store.directory}")
     # A start without a memory saves one at once. Killed before it heard its Node, it leaves what that kept to us.
@@ -51,7 +52,7 @@ def still_true(agent_state: AgentState, version: str, now: float) -> AgentState:
     waiting = {
         gate: at
         for gate, at in agent_state.unproven_until.items()
-        if gate in asked and 0 <= at - UPGRADE_HOLD_SECONDS <= now
+        if gate in asked and 0 <= at - RULE_HOLD_SECONDS <= now
     }
     intolerant = {} if agent_state.taint_tolerated else dict.fromkeys(agent_state.intolerant)
     return replace(agent_state, unproven_until=waiting, intolerant=intolerant)

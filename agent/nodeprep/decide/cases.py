@@ -159,7 +159,7 @@ def _is_settled(case: Case, policy: ConfirmationPolicy) -> bool:
 
 def _after_release(case: Case, flaps: tuple[float, ...], at: float, policy: ConfirmationPolicy) -> Case:
     if len(flaps) + 1 < policy.flap_count:
-        return replace(case, convicted_at=None, flaps=(*flaps, at), deferred_until=None)
+        return replace(case, convicted_at=None, flaps=(*flaps, at), deferred_until=None, deferred_by="")
     why = f"failed and passed again {len(flaps) + 1} times within {policy.flap_window / 60:g} min: it comes and goes"
     return replace(case, latched=why, latched_at=at, flaps=flaps)
 

@@ -53,11 +53,11 @@ class CheckResult(Value):
 
     @property
     def values(self) -> dict[Subject, str]:
-        """The value at which each subject passed. "" if it failed or passed at several values."""
-        failed = {one.subject for one in self.findings if one.status is Status.FAIL}
+        """The value at which each subject passed or was waived. "" if it failed or passed at several values."""
+        failed = {one.subject for one in self.findings if one.status is Status.FAIL and one.waived is None}
         values: dict[Subject, set[str]] = {subject: set() for subject in failed}
         for one in self.findings:
-            if one.status is Status.OK:
+            if one.status is Status.OK or (one.status is Status.FAIL and one.waived is not None):
                 values.setdefault(one.subject, set()).add(one.verdict.observed)
         return {one: min(seen) if len(seen) == 1 and one not in failed else "" for one, seen in values.items()}
 

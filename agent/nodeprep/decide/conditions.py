@@ -9,6 +9,7 @@ from nodeprep.agent_state import AgentState, Case, NodeState
 from nodeprep.decide import active_faults, gate_readiness, kubernetes_text
 from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.decide.gate_readiness import ProfileReadiness
+from nodeprep.decide.rule_change import RuleChange
 from nodeprep.model import Check, Finding, Status
 from nodeprep.values import Value, replace
 
@@ -139,11 +140,9 @@ def _overall(inputs: ConditionInputs) -> tuple[str, str, str]:
         None,
     )
     if changed is not None:
-        return (
-            "True",
-            "VerdictChangedByUpgrade",
-            f"the gate stays open, though only this version sees {active_faults.summary(changed)}",
-        )
+        rules = RuleChange.of(changed.deferred_by)
+        said = f"the gate stays open, though only this {rules} sees {active_faults.summary(changed)}"
+        return "True", rules.reason, said
     new = gate_readiness.missing_gates(agent_state, inputs.closing_gates, inputs.now)
     if new:
         return "True", "GatesToPass", f"the gate stays open, though {PENDING_GATES_PREFIX} {kubernetes_text.few(new)}"

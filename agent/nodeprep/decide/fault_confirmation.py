@@ -6,10 +6,11 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 
 from nodeprep.agent_state import AgentState, BlindSince, Case, NodeState, PassStreak
-from nodeprep.decide import cases, check_results, stored_state, upgrade
+from nodeprep.decide import cases, check_results, rule_change, stored_state
 from nodeprep.decide.cases import MESSAGE_LIMIT_CHARACTERS, OBSERVED_LIMIT_CHARACTERS
 from nodeprep.decide.check_results import CheckObservation, CheckResult
 from nodeprep.decide.confirmation_policy import RULES, ConfirmationPolicy, ConfirmationRule
+from nodeprep.decide.rule_change import NO_JUDGEMENT, FormerJudgement
 from nodeprep.facts.machine.kernel_log import KernelLog, KernelLogLine
 from nodeprep.model import Check, Finding, Severity, Subject
 from nodeprep.values import replace
@@ -39,12 +40,13 @@ def confirm(  # noqa: PLR0917 - the memory, and what one round says to it
     log: KernelLog | None = None,
     *,
     excused: Collection[str] = (),
+    former: FormerJudgement = NO_JUDGEMENT,
 ) -> AgentState:
     """The agent state after a round. The same object if nothing changed.
 
     `findings` are the current ones of all checks. `observations` are the checks with a fresh look, by id: only these
-    count. `log` frees latches of devices that were probed again since. A failure of an `excused` check ends its passes,
-    and makes no case.
+    count. `former` is what the former configuration says of what fails now. `log` frees latches of devices that were
+    probed again since. A failure of an `excused` check ends its passes, and makes no case.
     """
     now = max((now, *(observation.ended for observation in observations.values())))
     before = stored_state.without_future_times(agent_state, now)
@@ -53,9 +55,9 @@ def confirm(  # noqa: PLR0917 - the memory, and what one round says to it
     after = replace(
         before,
         pass_streaks=_pass_streaks(before.pass_streaks, results, policy, excused),
-        cases=_without_freed_latches(_cases(before, results, policy, excused), checks, log, now),
+        cases=_without_freed_latches(_cases(before, results, policy, excused, former), checks, log, now),
         blind=blind,
-        unproven_until=upgrade.pending_until(before, blind, now),
+        unproven_until=rule_change.pending_until(before, blind, now),
         passed=_passing(before.passed, results),
     )
     return agent_state if after == agent_state else after
@@ -118,7 +120,11 @@ def reset(agent_state: AgentState, now: float) -> AgentState:
 
 
 def _cases(
-    agent_state: AgentState, results: tuple[CheckResult, ...], policy: ConfirmationPolicy, excused: Collection[str]
+    agent_state: AgentState,
+    results: tuple[CheckResult, ...],
+    policy: ConfirmationPolicy,
+    excused: Collection[str],
+    former: FormerJudgement,
 ) -> tuple[Case, ...]:
     """All cases after these results: the known ones in their order, then the new ones."""
     by_check = {result.check.id: result for result in results}
@@ -128,25 +134,31 @@ def _cases(
         result = by_check.get(case.check)
         failure = failures[case.check].pop(case.subject, None) if result else None
         is_excused = failure is not None and case.check in excused and not case.convicted
-        after = case if result is None or is_excused else _case_after(agent_state, case, result, failure, policy)
+        after = (
+            case if result is None or is_excused else _case_after(agent_state, case, result, failure, policy, former)
+        )
         after_round += () if after is None else (after,)
     for check, others in failures.items():
         if check in excused:
             continue
         for subject in sorted(others, key=_subject_order):
-            opened = _case_after(agent_state, None, by_check[check], others[subject], policy)
+            opened = _case_after(agent_state, None, by_check[check], others[subject], policy, former)
             after_round += () if opened is None else (opened,)
     return tuple(after_round)
 
 
-def _case_after(
-    agent_state: AgentState, case: Case | None, result: CheckResult, failure: Finding | None, policy: ConfirmationPolicy
+def _case_after(  # noqa: PLR0917 - what is known of one case, and what one look says to it
+    agent_state: AgentState,
+    case: Case | None,
+    result: CheckResult,
+    failure: Finding | None,
+    policy: ConfirmationPolicy,
+    former: FormerJudgement,
 ) -> Case | None:
     """One case after a fresh result of its check. None if there is no case any more."""
     if failure is not None:
         after = cases.after_failure(case, failure, result.observation, result.check, policy)
-        was_deferred = case is None or not case.convicted or case.deferred_until is not None
-        return replace(after, deferred_until=upgrade.deferred_until(agent_state, after)) if was_deferred else after
+        return rule_change.deferred(agent_state, case, after, former, result.observation.ended)
     if case is None:
         return None
     if not result.could_look_at(case.subject):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 
-from nodeprep.agent_state import AgentState, NodeState, PastAttempt
+from nodeprep.agent_state import DEVICE_STAGE, READY_STAGE, AgentState, NodeState, PastAttempt
 from nodeprep.decide import active_faults, attempt_steps, drill_notice, kubernetes_text, stored_state
 from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.decide.repair_budget import AttemptOutcome
@@ -27,8 +27,6 @@ __all__ = [
     "state_at_start",
 ]
 
-
-DEVICE, READY = "device", "ready"  # the stages of a profile's gate, as `wait-ready` names them
 
 # Reasons of a closed gate that no conviction gives, in the words of the Node's conditions.
 PROFILE_REFUSED, CANNOT_LOOK, BOOTSTRAP, TO_BE_CONFIRMED = "ProfileRefused", "CannotLook", "Bootstrap", "ToBeConfirmed"
@@ -243,8 +241,8 @@ def _has_passes(agent_state: AgentState) -> bool:
 
 def open_gates(profiles: Iterable[ProfileReadiness]) -> tuple[tuple[str, str], ...]:
     """The gates that should be open, by profile and stage."""
-    device = [(one.name, DEVICE) for one in profiles if one.device]
-    return tuple(sorted((*device, *((one.name, READY) for one in profiles if one.ready))))
+    device = [(one.name, DEVICE_STAGE) for one in profiles if one.device]
+    return tuple(sorted((*device, *((one.name, READY_STAGE) for one in profiles if one.ready))))
 
 
 def profile_readiness(
@@ -270,9 +268,9 @@ def _profile_readiness(
     return ProfileReadiness(
         name=profile.name,
         device=not profile.refusal
-        and _gates_hold(agent_state, of_devices, now, is_open=(profile.name, DEVICE) in agent_state.gates)
+        and _gates_hold(agent_state, of_devices, now, is_open=(profile.name, DEVICE_STAGE) in agent_state.gates)
         and (
-            (profile.name, DEVICE) in agent_state.gates
+            (profile.name, DEVICE_STAGE) in agent_state.gates
             or active_faults.suspected_case(agent_state, of_devices, now) is None
         ),
         ready=hindrance is None,
@@ -307,7 +305,7 @@ def _hindrance(
         first, reason = faults[0], kubernetes_text.reason(faults[0].reason)
         made = drill.name if drill is not None and drill_notice.has_made(drill, first) else ""
         return Hindrance(active_faults.summary(first, drill), reason, first.check, made)
-    is_open = (profile.name, READY) in agent_state.gates
+    is_open = (profile.name, READY_STAGE) in agent_state.gates
     if not _gates_hold(agent_state, profile.gates, now, is_open=is_open):
         return _unproven(agent_state, profile, missing_gates(agent_state, profile.gates, now, is_open=is_open))
     suspect = active_faults.suspected_case(agent_state, profile.gates, now)

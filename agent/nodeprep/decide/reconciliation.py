@@ -12,6 +12,7 @@ from nodeprep.decide import (
     gate_readiness,
     repair_budget,
     repair_validation,
+    rule_change,
     taint_toleration,
 )
 from nodeprep.decide.check_results import CheckObservation
@@ -22,6 +23,7 @@ from nodeprep.decide.gate_readiness import AssignedProfile, Mode, ReadinessPolic
 from nodeprep.decide.repair_budget import BudgetClock
 from nodeprep.decide.repair_policy import SHIPPED_WAITS, RepairPolicy, RepairWaits
 from nodeprep.decide.repair_validation import ValidationTerms
+from nodeprep.decide.rule_change import NO_JUDGEMENT, FormerJudgement
 from nodeprep.decide.state_table import TABLE
 from nodeprep.facts.machine.kernel_log import KernelLog
 from nodeprep.model import Check, Finding
@@ -34,7 +36,7 @@ class Observed(Value):
     `findings` are the current ones of all checks. Only checks in `observations` have a fresh look. `full_round`: every
     fact was looked at once since the start. `log` is the kernel log, which shows devices that were probed again.
     `drill` is the one that runs now. `wall` is the time of the round in seconds since 1970, by which attempts of former
-    boots are told from those of today.
+    boots are told from those of today. `former` is what the former configuration says of what fails now.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -44,6 +46,7 @@ class Observed(Value):
     drill: DrillNotice | None = None
     wall: float = 0.0
     trouble: AgentTrouble = field(default_factory=AgentTrouble)
+    former: FormerJudgement = NO_JUDGEMENT
 
 
 class AgentPolicy(Value):
@@ -71,7 +74,15 @@ def reconcile(
     confirmation = repair_validation.confirmation(agent_state, policy.confirmation, policy.waits)
     excused = repair_validation.excused(agent_state)
     agent_state = fault_confirmation.confirm(
-        agent_state, observed.findings, counting, policy.checks, confirmation, now, observed.log, excused=excused
+        agent_state,
+        observed.findings,
+        counting,
+        policy.checks,
+        confirmation,
+        now,
+        observed.log,
+        excused=excused,
+        former=observed.former,
     )
     agent_state = repair_validation.settled(agent_state, observed.observations)
     agent_state = repair_validation.judged(
@@ -89,6 +100,7 @@ def reconcile(
     profiles = gate_readiness.profile_readiness(agent_state, policy.profiles, policy.checks, now, observed.drill)
     if agent_state.gates != (gates := gate_readiness.open_gates(profiles)):
         agent_state = replace(agent_state, gates=gates)
+    agent_state = rule_change.settled(agent_state, now, is_open=all(one.ready for one in profiles))
     agent_state = taint_toleration.with_tolerations(agent_state, observed.findings, now, full_round=observed.full_round)
     wanted = desired.desired(
         agent_state,

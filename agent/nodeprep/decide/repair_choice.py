@@ -31,6 +31,7 @@ from nodeprep.decide.repair_budget import Budget, BudgetClock, Fault
 from nodeprep.decide.repair_plan import UNBUILT_REMEDIES
 from nodeprep.decide.repair_policy import SHIPPED_WAITS, RepairPolicy, RepairWaits
 from nodeprep.decide.repair_refusal import Suppression, SuppressionReason
+from nodeprep.decide.rule_change import RuleChange
 from nodeprep.model import Check, Remedy
 from nodeprep.values import Value, field
 
@@ -156,10 +157,11 @@ def _not_built(remedy: Remedy, header: RemedyHeader | None) -> str:
 
 
 def _disputed(case: Case) -> str:
-    """A new version may be wrong, and on a thousand nodes at once. A human says which of the two is right."""
+    """New rules may be wrong, and on a thousand nodes at once. A human says which of the two are right."""
     if case.deferred_until is None:
         return ""
-    return "the former version took the same value for right: a human says which version is right (docs/upgrade.md)"
+    rules = RuleChange.of(case.deferred_by)
+    return f"only this {rules} takes it for a fault: a human says which {rules} is right (docs/upgrade.md)"
 
 
 def _drill(case: Case, terms: RepairTerms) -> str:

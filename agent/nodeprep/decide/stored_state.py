@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.agent_state import AgentState, BlindSince, Case, PassStreak
-from nodeprep.decide.upgrade import UPGRADE_HOLD_SECONDS
+from nodeprep.decide.rule_change import RULE_HOLD_SECONDS
 from nodeprep.values import replace
 
 
@@ -16,6 +16,7 @@ def surviving_reboot(agent_state: AgentState) -> AgentState:
     """
     return AgentState(
         version=agent_state.version,
+        configuration=agent_state.configuration,
         serial=agent_state.serial,
         hardware_profiles=agent_state.hardware_profiles,
         profile=agent_state.profile,
@@ -49,23 +50,21 @@ def without_future_times(agent_state: AgentState, now: float) -> AgentState:
         pass_streaks={check: _streak_without_future(streak, now) for check, streak in agent_state.pass_streaks.items()},
         cases=tuple(_case_without_future(case, now) for case in agent_state.cases),
         blind={check: BlindSince(_at_most(one.since, now), one.message) for check, one in agent_state.blind.items()},
-        upgraded_at=None
-        if agent_state.upgraded_at is None or _is_future(agent_state.upgraded_at, now)
-        else agent_state.upgraded_at,
+        rules_changed_at=None
+        if agent_state.rules_changed_at is None or _is_future(agent_state.rules_changed_at, now)
+        else agent_state.rules_changed_at,
         intolerant={name: None if _is_future(gone, now) else gone for name, gone in agent_state.intolerant.items()},
         unproven_until={
-            gate: at
-            for gate, at in agent_state.unproven_until.items()
-            if not _is_future(at, now + UPGRADE_HOLD_SECONDS)
+            gate: at for gate, at in agent_state.unproven_until.items() if not _is_future(at, now + RULE_HOLD_SECONDS)
         },
     )
 
 
 def _times(agent_state: AgentState) -> Iterator[float]:
     yield from (agent_state.at, agent_state.since)
-    yield from (time for time in (agent_state.upgraded_at, agent_state.all_passing_since) if time is not None)
+    yield from (time for time in (agent_state.rules_changed_at, agent_state.all_passing_since) if time is not None)
     yield from (time for time in agent_state.intolerant.values() if time is not None)
-    yield from (time - UPGRADE_HOLD_SECONDS for time in agent_state.unproven_until.values())  # when they came
+    yield from (time - RULE_HOLD_SECONDS for time in agent_state.unproven_until.values())  # when they came
     yield from (blind.since for blind in agent_state.blind.values())
     for streak in agent_state.pass_streaks.values():
         yield from (streak.first, streak.last)
@@ -79,7 +78,7 @@ def _times_of(case: Case) -> Iterator[float]:
     yield from case.flaps
     yield from (time for time in (case.passing_since, case.convicted_at, case.latched_at) if time is not None)
     if case.deferred_until is not None:
-        yield case.deferred_until - UPGRADE_HOLD_SECONDS  # when the version changed
+        yield case.deferred_until - RULE_HOLD_SECONDS  # when the rules changed
 
 
 def _is_future(at: float | None, now: float) -> bool:
@@ -95,7 +94,7 @@ def _streak_without_future(streak: PassStreak, now: float) -> PassStreak:
 
 
 def _case_without_future(case: Case, now: float) -> Case:
-    deferred = None if _is_future(case.deferred_until, now + UPGRADE_HOLD_SECONDS) else case.deferred_until
+    deferred = None if _is_future(case.deferred_until, now + RULE_HOLD_SECONDS) else case.deferred_until
     times = (case.opened_at, case.passing_since, case.convicted_at, case.latched_at, *case.flaps)
     if not any(_is_future(at, now) for at in (*times, *(at for at, _ in case.looks))):
         return case if deferred == case.deferred_until else replace(case, deferred_until=deferred)

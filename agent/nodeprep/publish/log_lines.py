@@ -181,7 +181,7 @@ def _long_blind(status: NodeStatus | None, limit: float) -> dict[str, BlindSince
 
 def _deferred(before: NodeStatus | None, after: NodeStatus) -> Iterator[LogEntry]:
     former = before.deferred if before else ()
-    why = "only this version finds the fault; the one before passed the same value, so the gate stays as it is for now"
+    why = f"only this {after.new_rules} finds the fault, the one before did not, so the gate stays as it is for now"
     yield from (
         LogEntry("deferred", {"check": one, "why": why}, warning=True) for one in after.deferred if one not in former
     )

@@ -8,6 +8,7 @@ from nodeprep.agent_state import AgentState
 from nodeprep.decide.desired import Desired
 from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.decide.gate_readiness import Mode
+from nodeprep.decide.rule_change import RuleChange
 from nodeprep.doors.events.listener import EventSourceState
 from nodeprep.model import Report
 from nodeprep.publish.repair_status import NO_REPAIR, RepairStatus
@@ -58,9 +59,9 @@ class NodeStatus(Value):
     mount points of the node that the agent could write and should not. `api_status` is None if the agent has no access
     to an API server.
 
-    `deferred` are ids of checks with a conviction that only a new version sees and that closes no gate yet.
-    `version_disagreements` are these and the ones that close a gate by now. `pending_gates` are gates that are new in
-    this version and have not passed yet. `rollout_blockers` is what closed a gate that was open before. `suspected` is
+    `deferred` are ids of checks with a conviction that only new rules see and that closes no gate yet.
+    `rule_disagreements` are these and the ones that close a gate by now. `pending_gates` are gates that are new in
+    these rules and have not passed yet. `rollout_blockers` is what closed a gate that was open before. `suspected` is
     what failed and is looked at again. `drill` is the one that runs now. `repair` is what the agent's repairs
     are about. `api_requests` counts requests to the API server, by verb and HTTP code.
     """
@@ -80,7 +81,7 @@ class NodeStatus(Value):
     exposed: tuple[str, ...] = ()
     api_status: ApiStatus | None = None
     deferred: tuple[str, ...] = ()
-    version_disagreements: tuple[str, ...] = ()
+    rule_disagreements: tuple[str, ...] = ()
     pending_gates: tuple[str, ...] = ()
     rollout_blockers: tuple[str, ...] = ()
     suspected: tuple[str, ...] = ()
@@ -93,8 +94,13 @@ class NodeStatus(Value):
 
     @property
     def rollout_wait_count(self) -> int:
-        """What a rollout waits for: faults that only this version sees, blockers, suspects and new gates."""
-        return len({*self.version_disagreements, *self.rollout_blockers, *self.suspected, *self.pending_gates})
+        """What a rollout waits for: faults that only the new rules see, blockers, suspects and new gates."""
+        return len({*self.rule_disagreements, *self.rollout_blockers, *self.suspected, *self.pending_gates})
+
+    @property
+    def new_rules(self) -> RuleChange:
+        """Which rules came last: a version, a configuration or both."""
+        return RuleChange.of(self.agent_state.rule_change)
 
     @property
     def taint_ok(self) -> bool:

@@ -9,7 +9,16 @@ from nodeprep import check_round
 from nodeprep.assessment import Assessment
 from nodeprep.checks import IDS
 from nodeprep.cli import duration, place, terminal
-from nodeprep.cli.check import agent_knowledge, assessments, check_selection, headline, look_pair, outcome, table
+from nodeprep.cli.check import (
+    agent_knowledge,
+    assessments,
+    check_selection,
+    headline,
+    look_pair,
+    outcome,
+    stdin_config,
+    table,
+)
 from nodeprep.cli.check.choices import FailOn, Format
 from nodeprep.cli.check.look_pair import LookPair
 from nodeprep.cli.check.node_watch import NodeWatch
@@ -62,6 +71,7 @@ class CheckOptions(Value):
 
 def run(asked: CheckOptions) -> int:
     """Judge and print; returns the exit code. Raises UsageError."""
+    asked = replace(asked, config=stdin_config.read(asked.config))
     settle = duration.seconds("--settle", asked.settle)
     every = None if asked.watch is None else duration.seconds("--watch", asked.watch)
     if every == 0:

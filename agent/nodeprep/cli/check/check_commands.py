@@ -92,6 +92,7 @@ def check(
       nodeprep check --profile rdma-roce -o json
       nodeprep check --root /mnt/node --profile good-sibling.yaml
       nodeprep check --kubeconfig ~/.kube/config --node NODE
+      nodeprep check --config - < config.yaml
     """  # noqa: D301 - the help reads the character \b, not its escape
 
     def body() -> int:

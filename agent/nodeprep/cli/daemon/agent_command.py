@@ -47,6 +47,7 @@ class AgentOptions(Value):
     """The options of `agent`, as they were typed."""
 
     config: str | None = None
+    config_by_rollout: bool = False
     host_root: str | None = None
     cluster: ClusterOptions = NO_CLUSTER
     state_dir: str | None = None
@@ -86,6 +87,7 @@ def run(asked: AgentOptions, listeners: tuple[Callable[[NodeStatus], None], ...]
             publisher=_publisher(at),
             read_drill=lambda: drill_files.notice(where.socket),
             waits=waits,
+            config_by_rollout=asked.config_by_rollout,
             exposed=at.host().writable_mounts((where.state, where.run, where.socket)),
         )
         agent = Agent(parts, settings)

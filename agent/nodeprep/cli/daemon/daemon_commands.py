@@ -27,6 +27,13 @@ app = program.commands()
 def agent(
     *,
     config: Config = None,
+    config_by_rollout: Annotated[
+        bool,
+        typer.Option(
+            "--config-by-rollout",
+            help="Go by a changed configuration from the next start, but for a lower mode and new waivers.",
+        ),
+    ] = False,
     host_root: HostRoot = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -52,6 +59,7 @@ def agent(
         return command.run(
             command.AgentOptions(
                 config=config,
+                config_by_rollout=config_by_rollout,
                 host_root=host_root,
                 cluster=cluster,
                 state_dir=state_dir,

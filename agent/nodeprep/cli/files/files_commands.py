@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from nodeprep.cli import program
+from nodeprep.cli.check.choices import ListFormat
+from nodeprep.cli.nodes.nodes_commands import Context, Kubeconfig, Names, Namespace, Selector
 from nodeprep.cli.options import (
     Config,
     Force,
@@ -92,6 +94,33 @@ def validate_config(file: Annotated[str, typer.Argument(metavar="FILE")]) -> Non
         from nodeprep.cli.files import config_command as command
 
         return command.validate(file)
+
+    program.end(body)
+
+
+@configs.command("try")
+def try_config(
+    file: Annotated[str, typer.Argument(metavar="FILE")],
+    names: Names = None,
+    *,
+    selector: Selector = None,
+    output: Annotated[ListFormat, typer.Option("--output", "-o", help="Output format.")] = ListFormat.TABLE,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = "nodeprep",
+) -> None:
+    """Say which nodes would change their verdict under a configuration, before it is applied. It changes nothing.
+
+    Each agent's container runs `nodeprep check --config -` with this file and those that it names on stdin, by your own
+    right to exec. Exit code 1: a node would close. 3: a node did not answer.
+    """
+
+    def body() -> int:
+        from nodeprep.cli.files import config_try_command as command
+        from nodeprep.cli.nodes import nodes_commands
+
+        where = nodes_commands.where_of((kubeconfig, context), namespace, names=names, selector=selector)
+        return command.run(command.TryOptions(file, where, output))
 
     program.end(body)
 

@@ -1,8 +1,9 @@
-"""The names of our taints and labels in a cluster: from --config, else from the agents' own ConfigMap."""
+"""The names of our taints and labels in a cluster: from --config, else from the ConfigMap that the agents mount."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from nodeprep import typed_yaml
 from nodeprep.cli import usage
@@ -15,7 +16,8 @@ from nodeprep.model import Unreadable
 from nodeprep.typed_yaml import MAPPING, InvalidValueError
 from nodeprep.values import Value
 
-CONFIG_MAP, KEY = "nodeprep-config", "config.yaml"
+# The name of the ConfigMap that the agents mount ends with a hash, so their DaemonSet says which it is.
+DAEMON_SET, CONFIG_MAP, KEY = "nodeprep", "nodeprep-config", "config.yaml"
 
 
 class NamesInForce(Value):
@@ -35,14 +37,17 @@ def names_in_force(api: ApiReader, config: str | None, namespace: str) -> NamesI
     if config is not None:
         with usage.usage():
             return NamesInForce(_policy(_configuration(config)))
-    answer = api.get("v1", "configmaps", CONFIG_MAP, namespace)
+    name = _config_map(api, namespace)
+    answer = api.get("v1", "configmaps", CONFIG_MAP if isinstance(name, Unreadable) else name, namespace)
+    if isinstance(name, Unreadable) and answer is None:
+        answer = name
     if isinstance(answer, Unreadable):
         return NamesInForce(
             GatePolicy(),
             read_error=f"names of taints and labels: the defaults ({answer}); --config FILE names others",
         )
     if answer is None:
-        where = f"no ConfigMap {CONFIG_MAP} in namespace {namespace}"
+        where = f"no ConfigMap {name} in namespace {namespace}"
         return NamesInForce(
             GatePolicy(),
             missing=f"names of taints and labels: the defaults ({where}); --config FILE names others",
@@ -52,7 +57,21 @@ def names_in_force(api: ApiReader, config: str | None, namespace: str) -> NamesI
     if not isinstance(text, str):
         return NamesInForce(GatePolicy())
     with usage.usage():
-        return NamesInForce(_policy(yaml_document.read(text.encode(), f"ConfigMap {namespace}/{CONFIG_MAP}, {KEY}")))
+        return NamesInForce(_policy(yaml_document.read(text.encode(), f"ConfigMap {namespace}/{name}, {KEY}")))
+
+
+def _config_map(api: ApiReader, namespace: str) -> str | Unreadable:
+    """The name of the ConfigMap that the agents mount; without their DaemonSet, the one without a hash."""
+    answer = api.get("apps/v1", "daemonsets", DAEMON_SET, namespace)
+    if answer is None or isinstance(answer, Unreadable):
+        return CONFIG_MAP if answer is None else answer
+    found: Any = answer
+    for key in ("spec", "template", "spec", "volumes"):
+        found = found.get(key) if isinstance(found, Mapping) else None
+    volumes = [one for one in found if isinstance(one, Mapping)] if isinstance(found, list) else []
+    sources = [one.get("configMap") for one in volumes]
+    names = [str(one.get("name")) for one in sources if isinstance(one, Mapping)]
+    return next((one for one in names if one == CONFIG_MAP or one.startswith(f"{CONFIG_MAP}-")), CONFIG_MAP)
 
 
 def _configuration(file: str) -> Document:

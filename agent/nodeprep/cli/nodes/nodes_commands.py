@@ -47,7 +47,7 @@ Config = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help="Names of our taints and labels (gate.*); by default those of the ConfigMap nodeprep-config.",
+        help="Names of our taints and labels (gate.*); by default those of the ConfigMap that the agents mount.",
     ),
 ]
 

@@ -59,25 +59,40 @@ class ApiAccess(Value):
 
     def opened(self, seconds: float) -> tuple[Wire, Mapping[str, str]] | Unreadable:
         """A connection for `seconds` and the headers that say who asks, or why there is none. The caller closes it."""
-        begun, peer = clock.now(), self.peer
+        begun = clock.now()
+        who = self.identity(seconds)
+        if isinstance(who, Unreadable):
+            return who
+        peer, headers = who
+        try:
+            left = max(0.0, round(seconds - (clock.now() - begun), 1))
+            return Wire(peer, left, self.connect, self.read), headers
+        except (OSError, ImportError, ValueError) as error:
+            return self._unusable(error)
+
+    def identity(self, seconds: float) -> tuple[Peer, Mapping[str, str]] | Unreadable:
+        """The server, and the headers that say who asks; within `seconds`, which a plugin may take."""
+        peer = self.peer
         try:
             if self.plugin is None:
                 who = self.credential()
             else:
                 held = self.plugin.credential(seconds)
                 who, peer = held.headers, replace(peer, pem=held.pem)
-            left = max(0.0, round(seconds - (clock.now() - begun), 1))
-            wire = Wire(peer, left, self.connect, self.read)
         except CannotLook as cannot:
             return cannot.blind
-        except OSError as error:
-            words, server = redaction.masked(error.strerror or str(error)), redaction.masked(self.peer.url)
+        except (OSError, ImportError, ValueError) as error:
+            return self._unusable(error)
+        return peer, {**who, "Accept": "application/json", "User-Agent": f"nodeprep/{__version__}"}
+
+    def _unusable(self, error: Exception) -> Unreadable:
+        """Why a credential or a file of the server's cannot be used."""
+        server = redaction.masked(self.peer.url)
+        if isinstance(error, OSError):
+            words = redaction.masked(error.strerror or str(error))
             return Unreadable(Why.IO_ERROR, error.filename or server, error.errno, words[:WORDS])
-        except (ImportError, ValueError) as error:
-            kind = Why.MALFORMED if isinstance(error, ValueError) else Why.MISSING_TOOL
-            server, words = redaction.masked(self.peer.url), redaction.masked(str(error))
-            return Unreadable(kind, server, detail=words[:WORDS])
-        return wire, {**who, "Accept": "application/json", "User-Agent": f"nodeprep/{__version__}"}
+        kind = Why.MALFORMED if isinstance(error, ValueError) else Why.MISSING_TOOL
+        return Unreadable(kind, server, detail=redaction.masked(str(error))[:WORDS])
 
 
 def in_cluster(

@@ -63,6 +63,11 @@ class Peer(Value):
             proxy=proxy,
         )
 
+    @property
+    def path(self) -> str:
+        """What paths begin with, "" or as that of a server behind another. Raises ValueError for an invalid URL."""
+        return _parts(self.url).path.rstrip("/")
+
     def _context(self) -> ssl.SSLContext:
         from nodeprep.doors.http import tls as http_tls
 
@@ -97,7 +102,7 @@ class Wire:
     """
 
     def __init__(self, peer: Peer, seconds: float, connect: float = CONNECT, read: float = READ) -> None:
-        self._root = _parts(peer.url).path.rstrip("/")
+        self._root = peer.path
         self._seconds, self._until = seconds, clock.now() + seconds
         self._answered = False
         self._client = HttpClient(peer.endpoint(), connect_seconds=connect, silence_seconds=read)
