@@ -206,6 +206,7 @@ class AgentState(Value):
     hardware_profiles: tuple[str, ...] = ()
     profile: Mapping[str, Any] = field(default_factory=dict)
     want_by: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    expect_by: str = ""
     chosen_by: str = ""
     by_hardware: bool = False
     parts: tuple[Mapping[str, Any], ...] = ()

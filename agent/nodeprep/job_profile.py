@@ -119,8 +119,9 @@ class Profile(Value):
     `gates` are the checks that may close the gate; `want` holds numbers by check and key; `exclude` are patterns of
     paths that must not be read; `description` says which jobs need it. `rests_on` are gates without which it says
     nothing of a node (docs/adr/0033). `want_by` says who states a number of `want`, if it is not this profile: one that
-    it extends, or the configuration. `excused` are patterns of devices of which an operator waived something here: a
-    dead one tells nothing about the others. Both are not written in a profile.
+    it extends, or the configuration. `expect_by` says who states what `expect` names, "" for the profile itself.
+    `excused` are patterns of devices of which an operator waived something here: a dead one tells nothing about the
+    others. These three are not written in a profile.
     """
 
     name: str
@@ -133,6 +134,12 @@ class Profile(Value):
     rests_on: tuple[str, ...] = ()
     want_by: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     excused: tuple[str, ...] = ()
+    expect_by: str = ""
+
+    @property
+    def inventory_by(self) -> str:
+        """Who wants the devices and ports, for messages: the profile, and where another file or entry states them."""
+        return f"profile {self.name} ({self.expect_by})" if self.expect_by else f"profile {self.name}"
 
     @property
     def needed_gates(self) -> tuple[str, ...]:
@@ -183,6 +190,7 @@ def extend(child: Profile, parent: Profile) -> Profile:
         exclude=tuple(dict.fromkeys(parent.exclude + child.exclude)),
         rests_on=child.rests_on or parent.rests_on,
         want_by=_stated_elsewhere(child, parent),
+        expect_by=child.expect_by if own.devices or counts or counts_gpus else parent.expect_by,
     )
 
 

@@ -81,7 +81,8 @@ def by_agent(agent_state: AgentState) -> ProfileSelection | None:
     if agent_state.profile.get("name", NO_PROFILE.name) == NO_PROFILE.name:
         return None
     try:
-        profile = replace(job_profile.parse(agent_state.profile), want_by=agent_state.want_by)
+        known = job_profile.parse(agent_state.profile)
+        profile = replace(known, want_by=agent_state.want_by, expect_by=agent_state.expect_by)
     except InvalidValueError:
         return None
     by = f"{agent_state.chosen_by}, according to the agent"
@@ -156,7 +157,12 @@ def remembered_profiles(agent_state: AgentState) -> tuple[NamedProfile, ...]:
     try:
         return tuple(
             NamedProfile(
-                replace(job_profile.parse(part["profile"]), want_by=part.get("want_by", {})), tuple(part["names"])
+                replace(
+                    job_profile.parse(part["profile"]),
+                    want_by=part.get("want_by", {}),
+                    expect_by=part.get("expect_by", ""),
+                ),
+                tuple(part["names"]),
             )
             for part in agent_state.parts
         )

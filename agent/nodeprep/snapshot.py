@@ -47,7 +47,7 @@ class Snapshot(Value):
 
     `profile` is the effective one, as a mapping that `job_profile.parse` reads. `missing_hardware` says which hardware
     was searched for and not found, if no profile applies for that reason. `by_hardware`: only the hardware chose it.
-    `want_by` is that of the profile.
+    `want_by` and `expect_by` are those of the profile.
     """
 
     node: str
@@ -63,6 +63,7 @@ class Snapshot(Value):
     by_hardware: bool = False
     nodeprep: str = __version__
     want_by: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    expect_by: str = ""
 
     @property
     def today(self) -> str:
@@ -76,7 +77,7 @@ class Snapshot(Value):
             wants.wants(profile)
         except InvalidValueError as error:
             raise CodecError(("content", "profile", *error.keys), repr(error.found), error.wanted) from error
-        return replace(profile, want_by=self.want_by)
+        return replace(profile, want_by=self.want_by, expect_by=self.expect_by)
 
     def look(self) -> tuple[Look, Look | None]:
         """The last look and the one before it."""

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from nodeprep import profile_selection
+from nodeprep.agent import profile_state
+from nodeprep.agent_state import AgentState
 from nodeprep.config import profile_files
 from nodeprep.config.configuration import Settings
 from nodeprep.config.document import ConfigError
@@ -137,6 +139,22 @@ def test_a_captured_inventory_is_laid_over_what_each_profile_expects(tmp_path: P
     built_in = profile_files.effective("rdma-roce")
     assert (roce.name, roce.gates, roce.want) == ("rdma-roce", built_in.gates, built_in.want)
     assert (base.name, base.gates) == ("base", profile_files.effective("base").gates)
+
+
+def test_who_wants_a_device_is_said_with_file_and_entry(tmp_path: Path) -> None:
+    """Someone at 3 a.m. looks for the line that has to change."""
+    (tmp_path / "gpu-1.yaml").write_text(CAPTURED)
+    rules = "[{match: {a: b}, use: [base]}, {use: [rdma-roce], expect: gpu-1.yaml}]"
+    keys = f"want: {{port.mtu: {{at-least: 9000}}}}\nassign: {rules}\n"
+    (one,) = assigned(settings(tmp_path, keys), {"a": "c"}).parts
+    assert one.profile.inventory_by == "profile rdma-roce (gpu-1.yaml, assign[1].expect)"
+    kept = profile_state.with_selection(AgentState(), assigned(settings(tmp_path, keys), {"a": "c"}))
+    (remembered,) = profile_selection.remembered_profiles(kept)
+    assert remembered.profile.inventory_by == one.profile.inventory_by
+    by_agent = profile_selection.by_agent(kept)
+    assert by_agent is not None
+    assert by_agent.profile.inventory_by == one.profile.inventory_by
+    assert profile_files.effective("rdma-roce").inventory_by == "profile rdma-roce"
 
 
 def test_what_the_parents_of_an_inventory_expect_stays_theirs(tmp_path: Path) -> None:

@@ -148,6 +148,21 @@ def test_its_configuration_is_sound_and_the_admission_policy_is_made_from_it(nam
     assert sorted(map(str, shipped)) == sorted(map(str, by_key(wanted)))
 
 
+def test_a_changed_configuration_is_a_rollout(tmp_path: Path) -> None:
+    """The ConfigMap has another name, and the agent's pod mounts that; the agent reads its file at its start."""
+    names = []
+    for number, components in enumerate(((), ("gate",), ("repair", "mode-repair"))):
+        (tmp_path / str(number)).mkdir()
+        objects = combined(tmp_path / str(number), [ROOT / "overlays/generic"], *components)
+        pod, container = agent(objects)
+        assert "--config-by-rollout" in container["args"]
+        (config,) = of(objects, "ConfigMap")
+        (volume,) = (one for one in pod["volumes"] if one["name"] == "config")
+        assert volume["configMap"]["name"] == config["metadata"]["name"]
+        names.append(config["metadata"]["name"])
+    assert len(set(names)) == len(names)
+
+
 def by_key(objects: object) -> list[object]:
     """As kustomize writes them: keys in the order of the alphabet."""
     return list(yaml.safe_load(yaml.safe_dump(list(objects), sort_keys=True)))  # type: ignore[call-overload]

@@ -24,7 +24,7 @@ def test_the_agent_listens_and_the_users_configuration_stays(monitored: list[Obj
     container = agent(monitored)[1]
     assert container["args"] == [*bare_agent["args"], "--bind=0.0.0.0"]
     assert {**container, "args": []} == {**bare_agent, "args": []}
-    (config,) = (one for one in of(monitored, "ConfigMap") if one["metadata"]["name"] == "nodeprep-config")
+    (config,) = (one for one in of(monitored, "ConfigMap") if one["metadata"]["name"].startswith("nodeprep-config-"))
     assert config["data"]["config.yaml"] == (ROOT / "components/gate/config.yaml").read_text()
 
 

@@ -52,8 +52,10 @@ def test_without_it_the_agent_reads_no_lease() -> None:
 
 
 def test_the_mode_has_a_component_of_its_own(tmp_path: Path) -> None:
-    (config,) = brought(tmp_path, "mode-repair")
-    assert (config["kind"], config["metadata"]["name"]) == ("ConfigMap", "nodeprep-config")
+    objects = brought(tmp_path, "mode-repair")
+    assert sorted(one["kind"] for one in objects) == ["ConfigMap", "DaemonSet"]  # which mounts it, by its new name
+    (config,) = of(objects, "ConfigMap")
+    assert config["metadata"]["name"].startswith("nodeprep-config-")
     file = tmp_path / "config.yaml"
     file.write_text(config["data"]["config.yaml"])
     settings = configuration.load_settings(str(file), None).agent

@@ -502,8 +502,26 @@ def test_the_label_of_a_profile_of_any_name_is_legal() -> None:
     assert len(keys) == 1
 
 
+NO_EFFECT = [
+    # mode, the profiles of the node, what it says at the end of its message
+    (Mode.GATE, (), "gate has no effect here: gate.profiles names no profile of this node"),
+    (Mode.GATE, (OTHER_RDMA,), f"gate has no effect here: gate.profiles names none of {OTHER_RDMA.name}"),
+    (Mode.REPAIR, (OTHER_RDMA,), f"repair has no effect here: gate.profiles names none of {OTHER_RDMA.name}"),
+    (Mode.OBSERVE, (OTHER_RDMA,), ""),
+    (Mode.GATE, (RDMA,), ""),
+    (Mode.GATE, (RDMA, OTHER_RDMA), ""),
+]
+
+
+@pytest.mark.parametrize(("mode", "assigned", "tail"), NO_EFFECT)
+def test_a_mode_that_closes_nothing_here_says_so(mode: Mode, assigned: tuple[AssignedProfile, ...], tail: str) -> None:
+    profiles = tuple(replace(one, gating=one is RDMA) for one in assigned)
+    message = tell(memory(), *profiles, mode=mode).conditions[0].message
+    assert message.partition("; mode ")[2] == tail
+
+
 def test_a_node_without_profiles_says_so() -> None:
-    assert tell(memory()).conditions[0] == NodeCondition(
+    assert tell(memory(), mode=Mode.OBSERVE).conditions[0] == NodeCondition(
         "nodeprep.io/TrainingReady", "True", "Ready", "no profile demands anything"
     )
 

@@ -206,7 +206,7 @@ def test_a_release_with_a_check_that_always_fails(installed: Cluster, image: Cal
         until(lambda: condition(bad.object())["reason"] == "VerdictChangedByUpgrade", "it says so")
         for _ in halted(installed, before, name):
             code, why = page(bad, "/readyz")
-            assert (code, "VerdictChangedByUpgrade" in why, "cni.parse" in why) == (503, True, True)
+            assert (code, "VerdictChangedByUpgrade" in why, "cni.parse" in why) == (503, True, True), why
             told = condition(bad.object())
             assert (told["status"], told["reason"]) == ("True", "VerdictChangedByUpgrade")
         shipped.settle_for(installed, shipped.SETTLE)
@@ -258,7 +258,7 @@ def test_a_wrong_configuration(installed: Cluster, manifests: Path) -> None:
         until(lambda: condition(bad.object())["reason"] == "VerdictChangedByConfiguration", "it says so")
         for _ in halted(installed, before, name):
             code, why = page(bad, "/readyz")
-            assert (code, "VerdictChangedByConfiguration" in why, "fs.mounts" in why) == (503, True, True)
+            assert (code, "VerdictChangedByConfiguration" in why, "fs.mounts" in why) == (503, True, True), why
         installed.apply(overlay(manifests, {"config.yaml": configuration(LOOKS, QUICK)}))
         rolled_out(installed)
     assert seen.missing == set()

@@ -48,6 +48,18 @@ ROWS = [
         id="opened",
     ),
     pytest.param(
+        node("True", "Ready"),
+        wants("True", "VerdictChangedByConfiguration"),
+        (NodeEvent("VerdictChangedByConfiguration", "TrainingReady is True: what it is", warning=True),),
+        id="the gate stays open, and a human has ten minutes",
+    ),
+    pytest.param(
+        node("True", "Ready"),
+        wants("True", "GatesToPass"),
+        (NodeEvent("GatesToPass", "TrainingReady is True: what it is"),),
+        id="a new gate passes by itself",
+    ),
+    pytest.param(
         node(),
         wants("False", "Bootstrap"),
         (NodeEvent("Bootstrap", "TrainingReady is False: what it is"),),

@@ -99,6 +99,7 @@ def with_selection(agent_state: AgentState, selection: ProfileSelection) -> Agen
         agent_state,
         profile=job_profile.mapping(selection.profile),
         want_by=selection.profile.want_by,
+        expect_by=selection.profile.expect_by,
         parts=parts,
         hardware_profiles=tuple(dict.fromkeys((*agent_state.hardware_profiles, *chosen))),
         chosen_by=selection.chosen_by,
@@ -110,7 +111,8 @@ def with_selection(agent_state: AgentState, selection: ProfileSelection) -> Agen
 def _remembered(part: NamedProfile) -> dict[str, object]:
     """A profile as `profile_selection.remembered_profiles` reads it."""
     told: dict[str, object] = {"names": part.names, "profile": job_profile.mapping(part.profile)}
-    return told | {"want_by": part.profile.want_by} if part.profile.want_by else told
+    by = {"want_by": part.profile.want_by, "expect_by": part.profile.expect_by}
+    return told | {key: one for key, one in by.items() if one}
 
 
 def with_waivers(agent_state: AgentState, waivers: Iterable[Waiver]) -> AgentState:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 
-from nodeprep import job_profile
+from nodeprep import job_profile, typed_yaml
 from nodeprep.config import keys, profile_files
 from nodeprep.config.profile_files import NamedProfile, NoSuchProfileError
 from nodeprep.job_profile import Expectation, Profile
@@ -62,7 +62,8 @@ def _rule(value: object, here: Keys, shelf: _Shelf) -> AssignRule:
             raise InvalidValueError((*here, "use", index), use[index], f"each profile once (its name is {name})")
     if expect:
         inventory = _inventory(expect, (*here, "expect"), shelf)
-        profiles = [_expecting(inventory, one) for one in profiles]
+        entry = f"{expect}, {typed_yaml.dotted((*here, 'expect'))}"
+        profiles = [_expecting(inventory, entry, one) for one in profiles]
     return AssignRule(stated.get("match", {}), use, expect, tuple(profiles))
 
 
@@ -73,6 +74,7 @@ def _inventory(asked: str, here: Keys, shelf: _Shelf) -> Expectation:
     return stated
 
 
-def _expecting(inventory: Expectation, one: NamedProfile) -> NamedProfile:
+def _expecting(inventory: Expectation, by: str, one: NamedProfile) -> NamedProfile:
     """The profile with this inventory in place of its own."""
-    return replace(one, profile=job_profile.extend(Profile(one.profile.name, expect=inventory), one.profile))
+    own = Profile(one.profile.name, expect=inventory, expect_by=by)
+    return replace(one, profile=job_profile.extend(own, one.profile))

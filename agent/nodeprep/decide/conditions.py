@@ -16,6 +16,7 @@ from nodeprep.values import Value, replace
 PREFIX = "nodeprep.io"
 TRAINING_READY = f"{PREFIX}/TrainingReady"
 PENDING_GATES_PREFIX = "new there and yet to pass:"
+NO_EFFECT = "has no effect here: gate.profiles names"  # of a mode; `nodes` and `nodes lint` know it by these words
 TROUBLE_LIMIT_CHARACTERS = 200  # characters of what is wrong with the agent itself, at the end of a message
 
 # The areas of design 3.5, by families of checks. A family in no area, such as limits, counts for TrainingReady only.
@@ -68,7 +69,7 @@ class ConditionInputs(Value):
 
     `gates` are the gates of all assigned profiles, and `convictions` the convicted cases of them. `closing_gates` are
     the gates that decide the state. `taint_hindrance`: why our taint is not set although it is due. `drill` is the one
-    that runs now.
+    that runs now. `no_effect` says that the mode would set a taint and no profile of this node does, "" otherwise.
     """
 
     agent_state: AgentState
@@ -83,6 +84,7 @@ class ConditionInputs(Value):
     full_round: bool
     taint_hindrance: str = ""
     drill: DrillNotice | None = None
+    no_effect: str = ""
 
     def blind_gate(self, gates: Iterable[str]) -> tuple[str, str] | None:
         """The first of the gates that could not look for too long, and what it could not look at."""
@@ -115,7 +117,14 @@ def conditions(inputs: ConditionInputs, trouble: AgentTrouble) -> tuple[NodeCond
 def _training_ready(inputs: ConditionInputs, trouble: AgentTrouble) -> NodeCondition:
     """Whether a job may land here, and in one line why not."""
     status, why, message = _overall(inputs)
-    troubles = (inputs.taint_hindrance, trouble.store, trouble.config, trouble.publish, trouble.exposed)
+    troubles = (
+        inputs.taint_hindrance,
+        inputs.no_effect,
+        trouble.store,
+        trouble.config,
+        trouble.publish,
+        trouble.exposed,
+    )
     tail = "".join(f"; {kubernetes_text.line(one, TROUBLE_LIMIT_CHARACTERS)}" for one in troubles if one)
     return NodeCondition(TRAINING_READY, status, kubernetes_text.reason(why), kubernetes_text.line(message, tail=tail))
 

@@ -136,6 +136,7 @@ def desired(
         full_round=full_round,
         taint_hindrance=taint_toleration.taint_hindrance(agent_state) if _is_taint_due(known_profiles, mode) else "",
         drill=drill,
+        no_effect=_no_effect(known_profiles, mode),
     )
     return Desired(
         state=agent_state.state,
@@ -182,6 +183,14 @@ def _taints(inputs: ConditionInputs, mode: Mode, gate: GatePolicy) -> tuple[Tain
 def _is_taint_due(profiles: Iterable[ProfileReadiness], mode: Mode) -> bool:
     """Whether the mode sets our taint and a gating profile is not ready."""
     return MODES[mode].taints and any(one.gating and not one.ready for one in profiles)
+
+
+def _no_effect(profiles: tuple[ProfileReadiness, ...], mode: Mode) -> str:
+    """That the mode never sets our taint here, for people; "" if it can, or if it sets none anywhere."""
+    if not MODES[mode].taints or any(one.gating for one in profiles):
+        return ""
+    names = ", ".join(one.name for one in profiles)
+    return f"mode {mode} {conditions.NO_EFFECT} {f'none of {names}' if names else 'no profile of this node'}"
 
 
 def _annotations(agent_state: AgentState) -> dict[str, str]:

@@ -21,6 +21,7 @@ def surviving_reboot(agent_state: AgentState) -> AgentState:
         hardware_profiles=agent_state.hardware_profiles,
         profile=agent_state.profile,
         want_by=agent_state.want_by,
+        expect_by=agent_state.expect_by,
         chosen_by=agent_state.chosen_by,
         parts=agent_state.parts,
         baseline=agent_state.baseline,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
+from nodeprep.decide.conditions import NO_EFFECT
 from nodeprep.decide.desired import TRAINING_READY, GatePolicy
 from nodeprep.facts.kubernetes import cluster_objects
 from nodeprep.publish import agent_lease
@@ -81,6 +82,11 @@ class FleetContext(Value):
 
     renewed: Mapping[str, float] | None
     used: Mapping[str, int] | None
+
+
+def without_effect(rows: Iterable[FleetRow]) -> tuple[str, ...]:
+    """The Nodes whose agent says that its mode sets no taint there."""
+    return tuple(one.name for one in rows if NO_EFFECT in one.message)
 
 
 def fleet_node(node: Object, names: GatePolicy) -> FleetNode:

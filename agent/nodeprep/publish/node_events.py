@@ -8,12 +8,14 @@ from uuid import NAMESPACE_URL, uuid5
 
 from nodeprep.agent_state import NodeState
 from nodeprep.decide.desired import TRAINING_READY, Desired, GatePolicy
+from nodeprep.decide.rule_change import RuleChange
 from nodeprep.publish import node_patches
 from nodeprep.publish.node_object import WrittenNode
 from nodeprep.values import Value
 
 PATH = "/api/v1/namespaces/default/events"  # where Events of objects without a namespace are
 REPORTER = "nodeprep.io/agent"
+VERDICT_CHANGED = frozenset(one.reason for one in RuleChange)  # the gate stays open, and a human decides
 EVENT_MESSAGE_LIMIT_CHARACTERS = 1024  # characters of a message that the API server accepts
 
 
@@ -31,7 +33,8 @@ def node_events(seen: WrittenNode, desired: Desired, names: GatePolicy) -> tuple
     known = next((one for one in seen.conditions if one.get("type") == TRAINING_READY), None)
     now = next((one for one in desired.conditions if one.type == TRAINING_READY), None)
     if now is not None and (known is None or (known.get("status"), known.get("reason")) != (now.status, now.reason)):
-        calm = now.status == "True" or now.reason == NodeState.BOOTSTRAP
+        stops_rollout = now.reason in VERDICT_CHANGED
+        calm = (now.status == "True" or now.reason == NodeState.BOOTSTRAP) and not stops_rollout
         fix = f". Fix: {desired.fix}" if desired.fix else ""
         found.append(NodeEvent(now.reason, f"TrainingReady is {now.status}: {now.message}{fix}", warning=not calm))
     held = any(taint.get("key") == names.bootstrap_taint for taint in seen.taints)

@@ -101,4 +101,5 @@ def _snapshot(
         missing_hardware=selection.missing_hardware,
         by_hardware=selection.by_hardware,
         want_by=selection.profile.want_by,
+        expect_by=selection.profile.expect_by,
     )

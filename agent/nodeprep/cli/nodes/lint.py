@@ -10,12 +10,14 @@ from nodeprep.cli import terminal
 from nodeprep.cli.nodes import names_in_force, scope
 from nodeprep.cli.nodes.fleet_reader import CannotSee
 from nodeprep.cli.nodes.scope import FleetScope
+from nodeprep.decide.conditions import NO_EFFECT
 from nodeprep.doors.kube.reader import Object
 from nodeprep.doors.kube.watch import ApiLists
 from nodeprep.facts.kubernetes import cluster_objects
 from nodeprep.facts.kubernetes.cluster import Owner
 from nodeprep.facts.kubernetes.cluster_objects import OddObject
 from nodeprep.model import Unreadable
+from nodeprep.publish import fleet_rows
 from nodeprep.values import Value
 
 DAEMON_SETS = "/apis/apps/v1/daemonsets"
@@ -81,6 +83,7 @@ def _lint(where: FleetScope) -> int:
                 lambda one: (intolerant_daemon_set(one, want),),
                 may="list daemonsets.apps --all-namespaces",
             )
+            nodes = fleet.objects(api, lambda node: fleet_rows.fleet_node(node, names.policy))
         except OddObject as odd:
             raise CannotSee(f"a DaemonSet is not what its schema says: {odd}") from odd
     if isinstance(answer, Unreadable):
@@ -89,6 +92,8 @@ def _lint(where: FleetScope) -> int:
     found = sorted((one for (one,) in answer.items if one is not None), key=_order)
     for one in found:
         terminal.put("\n".join((*_lines(one), "")))
+    without_effect = tuple(sorted(one.name for one in nodes if NO_EFFECT in one.message))
+    scope.print_notes(scope.effect_note(without_effect))
     terminal.put(_verdict(found, len(answer.items), want))
     return 1 if found else 0
 

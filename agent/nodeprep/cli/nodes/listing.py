@@ -60,6 +60,7 @@ def _list(fleet: Fleet, asked: NodesOptions) -> int:
 def _put(look: FleetLook, asked: NodesOptions, known_notes: tuple[str, ...] = ()) -> None:
     rows = look.rows()
     _print_new_notes(look, known_notes)
+    scope.print_notes(scope.effect_note(fleet_rows.without_effect(rows)))
     if asked.output is Format.JSON:
         terminal.put(json_report.text(fleet_table.document(rows, look.now)))
     elif rows:

@@ -58,6 +58,14 @@ def print_notes(notes: tuple[str, ...]) -> None:
         terminal.complain(note)
 
 
+def effect_note(names: tuple[str, ...]) -> tuple[str, ...]:
+    """A note on Nodes that the mode of their agents does not close; none without such a Node."""
+    if not names:
+        return ()
+    few = kubernetes_text.few(names)
+    return (f"{node_count(len(names))} cannot be closed, for gate.profiles names none of their profiles: {few}",)
+
+
 def node_count(nodes: int) -> str:
     return "1 Node" if nodes == 1 else f"{nodes} Nodes"
 

@@ -256,7 +256,7 @@ def derive(
     """Compare a profile with what was seen. None stands for what could not be seen at all."""
     ports = rdma.ports if rdma else ()
     places, gpus = matching.match(profile.expect, pci, rdma), matching.gpus(profile.expect, pci)
-    by = f"profile {profile.name}"
+    by = profile.inventory_by
     firm = {seen: profile.expect.ports[key] for key, seen in places.ports.items()}
     count = profile.expect.at_least
     legs = redundant(ports, links)
@@ -422,7 +422,8 @@ def _count(profile: Profile, found: Kinds) -> Counted:
     in its namespace counts as there; what is handed on, only where nobody but the hardware counts.
     """
     want = profile.expect.at_least or AtLeast(0)
-    by = f"profile {profile.name} (at least {want.count} port{'' if want.count == 1 else 's'})"
+    counted = f"at least {want.count} port{'' if want.count == 1 else 's'}"
+    by = f"profile {profile.name} ({', '.join(filter(None, (counted, profile.expect_by)))})"
     lent = [place for place, whom in found.away.items() if want.suggested or whom in kinds.NAMESPACES]
     taken: list[Member] = []
     beside: list[Member] = []
