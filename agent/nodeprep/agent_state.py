@@ -184,6 +184,9 @@ class AgentState(Value):
 
     `reset_done` is the last reset on the Node that was carried out.
 
+    `shutdown` says who announced that the machine goes down, if the gates were closed for that alone. In another boot
+    it means nothing.
+
     Repair: `attempt` is the one under way, `attempts` those that are over and still count, oldest first. `disturbed`
     are checks that a remedy may have made fail, each with the time before which a look tells nothing. `was_ready`: the
     node was Ready in this boot, None if nobody knows. `approved` is the last approval on the Node that was used.
@@ -236,6 +239,7 @@ class AgentState(Value):
     unhelpful: Mapping[str, float] = field(default_factory=dict)
     held: Mapping[str, float] = field(default_factory=dict)
     slot: str = ""
+    shutdown: str = ""
 
     def case(self, check: str, subject: Subject) -> Case | None:
         """The case against a subject, if there is one."""

@@ -9,7 +9,7 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from nodeprep import __version__, profile_selection
-from nodeprep.agent import startup
+from nodeprep.agent import node_meeting, node_shutdown, startup
 from nodeprep.agent.reconciler import Reconciler
 from nodeprep.agent.state_writer import StateWriter
 from nodeprep.config import opening_change, verdict_digest, written
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("nodeprep")
 WORDS = frozenset({"node", "publisher"})  # of the publisher, which need no look to be acted on
+TERMINATION = "SIGTERM"
 LOOP_PERIOD_SECONDS = 10.0  # seconds; the loop turns at least this often, and `/healthz` allows it three (design 3.5)
 RESET_TIMEOUT_SECONDS = 3.0  # seconds that who asks for a reset, or tells of a drill, waits for it
 GATE_FILES_PERIOD_SECONDS = (
@@ -56,7 +57,7 @@ class AgentParts(Value):
     before any opens; the `publisher` tells the cluster, None where there is no access to one. `exposed` are mount
     points of the node that we could write and should not. `read_drill` reads which drill somebody told us of.
     `config_by_rollout`: a changed configuration is read at the next start, but for what only opens gates.
-    `waits` are the waits of repairs.
+    `waits` are the waits of repairs. `system_state` asks this host's systemd for its state, "" where it is not seen.
     """
 
     host_of: Callable[[tuple[str, ...], str], Host]
@@ -71,6 +72,7 @@ class AgentParts(Value):
     read_drill: Callable[[], DrillNotice | None] = lambda: None
     waits: RepairWaits = SHIPPED_WAITS
     config_by_rollout: bool = False
+    system_state: Callable[[float], str] = lambda _: ""
 
 
 class Agent:
@@ -107,8 +109,12 @@ class Agent:
         self._begin()
         while "stop" not in self._asked:
             self.turn(self.means.event_sources.wait(self._patience(), self._schedule.muted_topics(clock.now())))
-        if self.means.publisher is not None:
-            self.means.publisher.stop()
+        publisher = self.means.publisher
+        if self._stopped_by == TERMINATION:
+            access = None if publisher is None else publisher.access
+            self._close_for(node_shutdown.announced(access, self.means.system_state))
+        if publisher is not None:
+            publisher.stop()
         self._reconciler.state_writer.save(self._reconciler.agent_state, clock.now())
         log_lines.tell([LogEntry("stopped", {"signal": self._stopped_by})], LOGGER)
 
@@ -185,6 +191,23 @@ class Agent:
         if hears_drill:
             self._drill_heard.set()
         self.turned_at = clock.now()
+
+    def _close_for(self, who: str) -> None:
+        """Close all gates if somebody announced that the machine goes down, so that no pod comes in after the boot."""
+        if not who:
+            return
+        reconciler, now = self._reconciler, clock.now()
+        reconciler.agent_state = replace(reconciler.agent_state, shutdown=who)
+        reconciler.state_writer.save(reconciler.agent_state, now)
+        trouble = self._gates.close(())
+        publisher = self.means.publisher
+        if publisher is not None:
+            unproven = gate_readiness.unproven(reconciler.agent_state, now)
+            bare = node_meeting.before_looking(unproven, self.settings, reconciler.trouble, now)
+            self._publish(node_shutdown.closed(bare, who), opening=False)
+            if not publisher.finish(node_shutdown.CLOSING_TIMEOUT_SECONDS):
+                trouble = "; ".join(filter(None, (trouble, "the Node could not be closed in time")))
+        log_lines.tell([LogEntry("closed-for-shutdown", {"why": who, "trouble": trouble})], LOGGER)
 
     def _repair(self) -> bool:
         """Go on with repairs. Whether the agent state or what is told changed."""

@@ -36,7 +36,10 @@ def start(store: Store, run_directory: str, boot_id: str, configuration: str, no
         agent_state = replace(agent_state, why=f"the first start here: no memory in {store.directory}")
     # A start without a memory saves one at once. Killed before it heard its Node, it leaves what that kept to us.
     forgetful = recalled.agent_state is None or not recalled.agent_state.node_uid
-    return StartState(resumed(vouched(agent_state, found_open, now)), recalled.rest, recalled.trouble, forgetful)
+    # If the machine did not go down after all, what was closed for that opens at once.
+    was_announced = bool(agent_state.shutdown)
+    sure = replace(agent_state, shutdown="") if was_announced else vouched(agent_state, found_open, now)
+    return StartState(resumed(sure), recalled.rest, recalled.trouble, forgetful)
 
 
 def still_true(agent_state: AgentState, version: str, now: float) -> AgentState:

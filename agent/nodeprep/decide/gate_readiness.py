@@ -109,6 +109,11 @@ def state_at_start(agent_state: AgentState | None, boot_id: str, node_uid: str, 
     return attempt_steps.at_start(agent_state, boot_id, now)
 
 
+def unproven(agent_state: AgentState, now: float) -> AgentState:
+    """The agent state as after a boot: nothing is proven, and no gate is open."""
+    return replace(agent_state, state=NodeState.BOOTSTRAP, since=now, pass_streaks={}, gates=(), all_passing_since=None)
+
+
 def _is_another_boot(agent_state: AgentState, boot_id: str) -> bool:
     """Whether it is of another boot for certain. Of a damaged memory nobody knows."""
     return bool(boot_id and agent_state.boot_id) and agent_state.boot_id != boot_id

@@ -141,6 +141,13 @@ class Publisher:
             if opening and self._thread is not None and self._node.not_before <= clock.now():
                 self._lock.wait_for(lambda: self._tried_serial >= serial or self._stopped, OPENING_TIMEOUT_SECONDS)
 
+    def finish(self, seconds: float) -> bool:
+        """Wait until the newest is written, for so long at most. Whether it is."""
+        with self._lock:
+            return self._thread is not None and self._lock.wait_for(
+                lambda: self._wanted is None or self._written_serial >= self._wanted.serial, seconds
+            )
+
     def gates_written(self) -> None:
         """The gate files are written, so Events may be posted now."""
         with self._lock:

@@ -24,7 +24,7 @@ from nodeprep.cli.place import NodePlace
 from nodeprep.cli.usage import UsageError
 from nodeprep.config import configuration
 from nodeprep.config.configuration import DEFAULT_FILE
-from nodeprep.doors import clock, socket_probe
+from nodeprep.doors import clock, socket_probe, systemd
 from nodeprep.doors.events.listener import EventSources
 from nodeprep.doors.files import state_store
 from nodeprep.doors.files.state_store import LOCK, LockHolder, Store
@@ -88,6 +88,7 @@ def run(asked: AgentOptions, listeners: tuple[Callable[[NodeStatus], None], ...]
             read_drill=lambda: drill_files.notice(where.socket),
             waits=waits,
             config_by_rollout=asked.config_by_rollout,
+            system_state=systemd.system_state if at.root == "/" else lambda _: "",
             exposed=at.host().writable_mounts((where.state, where.run, where.socket)),
         )
         agent = Agent(parts, settings)

@@ -1,0 +1,161 @@
+"""What the end of an agent closes: everything where the machine goes down, and nothing where only the agent ends.
+
+The Node says it as a kubelet with shutdownGracePeriod does. tests/kubernetes has the ends that Kubernetes itself makes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nodeprep.agent.node_shutdown import ASK_TIMEOUT_SECONDS, CLOSING_TIMEOUT_SECONDS, KUBELET_SAYS
+from nodeprep.decide.conditions import TRAINING_READY
+from tests.cluster.published_node import (
+    DOWN,
+    STATE,
+    UNHEALTHY,
+    UP,
+    Published,
+    boot_id_file,
+    configuration,
+    published,
+)
+from tests.rigs.agent import OPEN
+from tests.rigs.api_proxy import holds
+from tests.rigs.cluster import Cluster
+from tests.rigs.netns_check import Checked, checked
+from tests.rigs.netns_node import Shape
+
+SPAN = 20.0  # seconds of passes until a node opens that has proven nothing
+GRACE = 15.0  # seconds that the shipped pod has to end
+
+
+@pytest.fixture(scope="module")
+def here() -> Iterator[Checked]:
+    with checked(Shape(enis=1, pods=1)) as one:
+        yield one
+
+
+def kubelet_says(one: Published, status: str, message: str) -> None:
+    """The Ready condition of the Node."""
+    ready = {"type": "Ready", "status": status, "reason": "KubeletNotReady", "message": message}
+    others = [told for told in one.object().get("status", {}).get("conditions", []) if told["type"] != "Ready"]
+    one.patch({"status": {"conditions": [*others, ready]}}, "status")
+
+
+def test_a_node_that_shuts_down_is_closed_before_it_is_gone(cluster: Cluster, here: Checked, tmp_path: Path) -> None:
+    """Over the reboot the Node has our taint, so that no pod comes in before the agent has looked."""
+    config = configuration(span=SPAN)
+    with (
+        boot_id_file(here.node, tmp_path / "boot") as boot,
+        published(cluster, here.node, tmp_path, "goes-down", config=config) as one,
+    ):
+        one.ready()
+        kubelet_says(one, "False", f"[container runtime is down, {KUBELET_SAYS}]")
+        began = time.monotonic()
+        assert one.agent.stop() == 0
+        took = time.monotonic() - began
+        assert one.agent.gates() == set()
+        assert one.taints()[UNHEALTHY]["value"] == "NodeShutdown"
+        assert one.labels()[STATE] == "Bootstrap"
+        assert not [key for key in one.labels() if key.startswith("nodeprep.io/profile.")]
+        assert one.says() == "False NodeShutdown"
+        assert KUBELET_SAYS in one.conditions()[TRAINING_READY]["message"]
+        (line,) = one.agent.lines("closed-for-shutdown")
+        assert line["trouble"] == ""
+        print(f"closed and ended {took:.1f} s after SIGTERM")
+        assert took < GRACE
+        boot.write_text("another-boot\n")  # it went down, and came back
+        kubelet_says(one, "True", "kubelet is posting ready status")
+        one.agent.start()
+        one.agent.wait("started", state="Bootstrap")
+        assert one.taints()[UNHEALTHY]
+        one.ready()
+
+
+def test_what_was_closed_for_it_opens_at_once_if_the_machine_stays(
+    cluster: Cluster, here: Checked, tmp_path: Path
+) -> None:
+    """`shutdown -c`, and the pod is made again: nothing has to be proven twice in one boot."""
+    with published(cluster, here.node, tmp_path, "stays", config=configuration(span=SPAN)) as one:
+        one.ready()
+        kubelet_says(one, "False", KUBELET_SAYS)
+        one.agent.stop()
+        assert UNHEALTHY in one.taints()
+        kubelet_says(one, "True", "kubelet is posting ready status")
+        one.agent.start()
+        one.agent.wait("started", state="Ready")
+        began = time.monotonic()
+        one.ready()
+        print(f"open {time.monotonic() - began:.1f} s after the start")
+        assert not one.agent.lines("state", to="Bootstrap")
+        # The second end, without an announcement, leaves all as it is.
+        one.agent.stop()
+        assert (one.agent.gates(), one.taints()) == (OPEN, {})
+
+
+def test_a_node_that_was_closed_opens_no_sooner_for_it(cluster: Cluster, here: Checked, tmp_path: Path) -> None:
+    with published(cluster, here.node, tmp_path, "was-closed", config=configuration(span=SPAN)) as one:
+        one.ready()
+        with here.fault(DOWN, UP):
+            one.closed()
+            kubelet_says(one, "False", KUBELET_SAYS)
+            one.agent.stop()
+            assert one.says() == "False NodeShutdown"
+            one.agent.start()
+            one.closed()
+            assert one.agent.gates() == set()
+
+
+NOT_SAID = [
+    ("True", "kubelet is posting ready status"),
+    ("True", KUBELET_SAYS),  # an old message of a kubelet that is Ready again
+    ("False", "container runtime network not ready"),
+    ("Unknown", "Kubelet stopped posting node status."),
+]
+
+
+@pytest.mark.parametrize(("status", "message"), NOT_SAID)
+def test_the_end_of_an_agent_alone_closes_nothing(
+    cluster: Cluster, here: Checked, tmp_path: Path, status: str, message: str
+) -> None:
+    with published(cluster, here.node, tmp_path, f"only-agent-{NOT_SAID.index((status, message))}") as one:
+        one.ready()
+        kubelet_says(one, status, message)
+        asked = time.monotonic()
+        assert one.agent.stop() == 0
+        assert one.agent.gates() == OPEN
+        assert one.taints() == {}
+        assert one.writes(asked) == []
+        assert not one.agent.lines("closed-for-shutdown")
+
+
+def test_a_server_that_does_not_answer_leaves_all_as_it_is(cluster: Cluster, here: Checked, tmp_path: Path) -> None:
+    """Also where the Node would say it. The agent does not wait for longer than it may."""
+    with published(cluster, here.node, tmp_path, "silent-server") as one:
+        one.ready()
+        kubelet_says(one, "False", KUBELET_SAYS)
+        one.proxy.rule(holds(done=False), "GET", one.path)
+        began = time.monotonic()
+        assert one.agent.stop() == 0
+        print(f"ended {time.monotonic() - began:.1f} s after SIGTERM; it asks for {ASK_TIMEOUT_SECONDS:g} s")
+        assert one.agent.gates() == OPEN
+        one.proxy.lift()
+        assert one.taints() == {}
+
+
+def test_a_server_that_takes_no_write_ends_in_time(cluster: Cluster, here: Checked, tmp_path: Path) -> None:
+    with published(cluster, here.node, tmp_path, "no-writes") as one:
+        one.ready()
+        kubelet_says(one, "False", KUBELET_SAYS)
+        one.proxy.rule(holds(done=False), "PATCH", one.path)
+        began = time.monotonic()
+        assert one.agent.stop() == 0
+        took = time.monotonic() - began
+        assert one.agent.gates() == set()
+        (line,) = one.agent.lines("closed-for-shutdown")
+        assert "could not be closed in time" in line["trouble"]
+        print(f"ended {took:.1f} s after SIGTERM; the Node has {CLOSING_TIMEOUT_SECONDS:g} s")
