@@ -111,6 +111,16 @@ CONDITIONS: list[tuple[AgentState, str, str]] = [
         f"True VerdictChangedByUpgrade: {SPARED}",
     ),
     (
+        memory(cases=(wrong(deferred_until=NOW + 1, deferred_by="configuration"),)),
+        "TrainingReady",
+        f"True VerdictChangedByConfiguration: {SPARED.replace('version', 'configuration')}",
+    ),
+    (
+        memory(cases=(wrong(deferred_until=NOW + 1, convicted_at=None),)),  # and not believed yet
+        "TrainingReady",
+        "True Ready: every gate check passes: rdma-roce",
+    ),
+    (
         memory(cases=(wrong(SYNC, deferred_until=NOW + 1),)),
         "TrainingReady",
         "True Ready: every gate check passes: rdma-roce",

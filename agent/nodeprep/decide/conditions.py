@@ -144,7 +144,7 @@ def _overall(inputs: ConditionInputs) -> tuple[str, str, str]:
         (
             one
             for one in agent_state.cases
-            if one.check in inputs.closing_gates and active_faults.is_deferred(one, inputs.now)
+            if one.convicted and one.check in inputs.closing_gates and active_faults.is_deferred(one, inputs.now)
         ),
         None,
     )
