@@ -61,9 +61,9 @@ match there: one that is missing or wrong spoils it as a wrong key does.
 agent, only a lower `mode` and new `waivers` hold at once, and the rest from the agent's next start.
 
 **Reload.** On other hosts the agent reads the file again when it changes and on SIGHUP. A verdict that changed with it,
-and not with what was seen, closes no gate for 10 minutes. If the new one cannot be meant, the old one holds on; the log, the metric `nodeprep_config_ok` and the message of TrainingReady say so. "Reload" below is what a new
-value does in a running agent. A restart opens no gate: what was proven in this boot is remembered, and all else has to
-be proven.
+and not with what was seen, closes no gate for 10 minutes. If the new one cannot be meant, the old one holds on; the
+log, the metric `nodeprep_config_ok` and the message of TrainingReady say so. "Reload" below is what a new value does in
+a running agent. A restart opens no gate: what was proven in this boot is remembered, and all else has to be proven.
 
 **Which profiles a node has.** Rules of `assign` are tried in order and the first that matches holds; a node that none
 matches has `default`. Where a rule with `match` comes first and the node's labels cannot be had (no access to the API,

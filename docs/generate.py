@@ -13,6 +13,7 @@ from docs import (
     built_in_profiles,
     configuration,
     drill_table,
+    install_pages,
     metrics,
     remedies,
     repair_proofs,
@@ -145,6 +146,8 @@ def main() -> None:
     repair_proofs.main()
     repair_reasons.main()
     drill_table.main()
+    for kind, target in install_pages.PAGES.items():
+        target.write_text(install_pages.page(kind), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -108,8 +108,8 @@ FAULTS = (
     Planted(
         "a bad release closes gates",
         "decide/rule_change.py",
-        "return (changed_at + RULE_HOLD_SECONDS, change) if is_held",
-        "return (changed_at, change) if is_held",
+        "    return changed_at + RULE_HOLD_SECONDS, change",
+        "    return changed_at, change",
     ),
     Planted(
         "the next wrong configuration renews the hold",

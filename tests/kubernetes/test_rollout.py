@@ -155,6 +155,76 @@ def test_a_killed_agent(installed: Cluster, node: Node) -> None:
     assert is_ready(node)
 
 
+WRONG = "want: {fs.mounts: {mounts: [/nobody-mounts-this]}}"
+
+
+def test_a_wrong_configuration_is_tried_before_it_is_applied(installed: Cluster, tmp_path: Path) -> None:
+    """By exec in each agent's container, as whoever asks; files that it names are on its way too."""
+    (tmp_path / "right.yaml").write_text(configuration(LOOKS))
+    code, text = tried(installed, tmp_path / "right.yaml")
+    assert (code, text) == (0, "2 of 2 nodes answered; 0 would change, 0 would close\n")
+    (tmp_path / "wrong.yaml").write_text(configuration("assign: [{use: [own.yaml]}]"))
+    (tmp_path / "own.yaml").write_text(
+        f"apiVersion: nodeprep.io/v1\nkind: Profile\nname: own\nextends: base\n{WRONG}\n"
+    )
+    code, text = tried(installed, tmp_path / "wrong.yaml")
+    assert code == 1, text
+    rows = text.splitlines()
+    assert rows[-1] == "2 of 2 nodes answered; 2 would change, 2 would close"
+    assert [row.split()[:3] for row in rows[1:3]] == [[name, "ready", "not-ready"] for name in ("n1", "n2")]
+    assert all("fs.mounts NotMounted /nobody-mounts-this" in row for row in rows[1:3])
+    (told,) = json.loads(tried(installed, tmp_path / "wrong.yaml", "n2", "-o", "json")[1])["nodes"]
+    assert (told["node"], told["now"], told["then"], told["silent"]) == ("n2", "ready", "not-ready", "")
+
+
+def tried(cluster: Cluster, file: Path, *words: str) -> tuple[int, str]:
+    """Exit code and words of `nodeprep config try`."""
+    done = nodeprep("config", "try", str(file), *words, KUBECONFIG=str(cluster.kubeconfig()))
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_wrong_configuration(installed: Cluster, manifests: Path) -> None:
+    """It closes no gate, and stops at the first node, as a wrong release does."""
+    before = agents(installed)
+    with watched(installed, list(installed.nodes.values())) as seen:
+        installed.apply(overlay(manifests, {"config.yaml": configuration(LOOKS, WRONG)}))
+        name = first_replaced(installed, before)
+        bad = installed.nodes[name]
+        until(lambda: condition(bad.object())["reason"] == "VerdictChangedByConfiguration", "it says so")
+        for _ in halted(installed, before, name):
+            code, why = page(bad, "/readyz")
+            assert (code, "VerdictChangedByConfiguration" in why, "fs.mounts" in why) == (503, True, True), why
+        installed.apply(overlay(manifests, {"config.yaml": configuration(LOOKS)}))
+        rolled_out(installed)
+    assert seen.missing == set()
+    assert seen.tainted() == set()
+    until(lambda: condition(bad.object())["reason"] == "Ready", "no word of it any more")
+
+
+def test_what_opens_holds_at_once_and_the_rest_waits(installed: Cluster, node: Node) -> None:
+    """Somebody edits the ConfigMap of running agents at 3 a.m."""
+    pod = agents(installed)["n1"]
+    volumes = {one["name"]: one for one in pod["spec"]["volumes"]}
+    path = f"/api/v1/namespaces/nodeprep/configmaps/{volumes['config']['configMap']['name']}"
+    written = installed.call("GET", path)[1]["data"]["config.yaml"]
+    with broken(node):
+        until(lambda: UNHEALTHY in taints(node.object()), "the taint")
+        changed = f"{written.replace('mode: gate', 'mode: observe')}{WRONG}\n"
+        assert installed.call("PATCH", path, {"data": {"config.yaml": changed}})[0] == 200
+        until(lambda: not taints(node.object()), "no taint in mode observe", 150)  # the kubelet syncs each minute
+    until(lambda: metrics(node)["nodeprep_config_ok"] == 0.0, "it says what waits")
+    assert "want: {} ->" in condition(node.object())["message"]
+    assert installed.call("PATCH", path, {"data": {"config.yaml": written}})[0] == 200
+    until(lambda: "mode: " in condition(node.object())["message"], "a higher mode waits too", 150)
+    assert agents(installed)["n1"]["metadata"]["uid"] == pod["metadata"]["uid"]
+    installed.kubectl("-n", "nodeprep", "rollout", "restart", "daemonset/nodeprep")
+    rolled_out(installed)
+    assert metrics(node)["nodeprep_config_ok"] == 1.0
+    assert (
+        json.loads(check(installed, agents(installed)["n1"]["metadata"]["name"], "-o", "json")[1])["agent"] == "Ready"
+    )
+
+
 def test_a_good_release(installed: Cluster, manifests: Path, image: Callable[[str], Path]) -> None:
     """Agents change one after the other, and nobody else notices."""
     shipped.load(installed, image("next"))
@@ -218,76 +288,6 @@ def test_a_release_with_a_check_that_always_fails(installed: Cluster, image: Cal
     assert seen.missing == set()
     assert seen.tainted() == set()
     until(lambda: condition(installed.nodes[name].object())["reason"] == "Ready", "no word of it any more")
-
-
-WRONG = "want: {fs.mounts: {mounts: [/nobody-mounts-this]}}"
-
-
-def test_a_wrong_configuration_is_tried_before_it_is_applied(installed: Cluster, tmp_path: Path) -> None:
-    """By exec in each agent's container, as whoever asks; files that it names are on its way too."""
-    (tmp_path / "right.yaml").write_text(configuration(LOOKS, QUICK))
-    code, text = tried(installed, tmp_path / "right.yaml")
-    assert (code, text) == (0, "2 of 2 nodes answered; 0 would change, 0 would close\n")
-    (tmp_path / "wrong.yaml").write_text(configuration("assign: [{use: [own.yaml]}]"))
-    (tmp_path / "own.yaml").write_text(
-        f"apiVersion: nodeprep.io/v1\nkind: Profile\nname: own\nextends: base\n{WRONG}\n"
-    )
-    code, text = tried(installed, tmp_path / "wrong.yaml")
-    assert code == 1, text
-    rows = text.splitlines()
-    assert rows[-1] == "2 of 2 nodes answered; 2 would change, 2 would close"
-    assert [row.split()[:3] for row in rows[1:3]] == [[name, "ready", "not-ready"] for name in ("n1", "n2")]
-    assert all("fs.mounts NotMounted /nobody-mounts-this" in row for row in rows[1:3])
-    (told,) = json.loads(tried(installed, tmp_path / "wrong.yaml", "n2", "-o", "json")[1])["nodes"]
-    assert (told["node"], told["now"], told["then"], told["silent"]) == ("n2", "ready", "not-ready", "")
-
-
-def tried(cluster: Cluster, file: Path, *words: str) -> tuple[int, str]:
-    """Exit code and words of `nodeprep config try`."""
-    done = nodeprep("config", "try", str(file), *words, KUBECONFIG=str(cluster.kubeconfig()))
-    return done.returncode, done.stdout + done.stderr
-
-
-def test_a_wrong_configuration(installed: Cluster, manifests: Path) -> None:
-    """It closes no gate, and stops at the first node, as a wrong release does."""
-    before = agents(installed)
-    with watched(installed, list(installed.nodes.values())) as seen:
-        installed.apply(overlay(manifests, {"config.yaml": configuration(LOOKS, QUICK, WRONG)}))
-        name = first_replaced(installed, before)
-        bad = installed.nodes[name]
-        until(lambda: condition(bad.object())["reason"] == "VerdictChangedByConfiguration", "it says so")
-        for _ in halted(installed, before, name):
-            code, why = page(bad, "/readyz")
-            assert (code, "VerdictChangedByConfiguration" in why, "fs.mounts" in why) == (503, True, True), why
-        installed.apply(overlay(manifests, {"config.yaml": configuration(LOOKS, QUICK)}))
-        rolled_out(installed)
-    assert seen.missing == set()
-    assert seen.tainted() == set()
-    until(lambda: condition(bad.object())["reason"] == "Ready", "no word of it any more")
-
-
-def test_what_opens_holds_at_once_and_the_rest_waits(installed: Cluster, node: Node) -> None:
-    """Somebody edits the ConfigMap of running agents at 3 a.m."""
-    pod = agents(installed)["n1"]
-    volumes = {one["name"]: one for one in pod["spec"]["volumes"]}
-    path = f"/api/v1/namespaces/nodeprep/configmaps/{volumes['config']['configMap']['name']}"
-    written = installed.call("GET", path)[1]["data"]["config.yaml"]
-    with broken(node):
-        until(lambda: UNHEALTHY in taints(node.object()), "the taint")
-        changed = f"{written.replace('mode: gate', 'mode: observe')}{WRONG}\n"
-        assert installed.call("PATCH", path, {"data": {"config.yaml": changed}})[0] == 200
-        until(lambda: not taints(node.object()), "no taint in mode observe", 150)  # the kubelet syncs each minute
-    until(lambda: metrics(node)["nodeprep_config_ok"] == 0.0, "it says what waits")
-    assert "want: {} ->" in condition(node.object())["message"]
-    assert installed.call("PATCH", path, {"data": {"config.yaml": written}})[0] == 200
-    until(lambda: "mode: " in condition(node.object())["message"], "a higher mode waits too", 150)
-    assert agents(installed)["n1"]["metadata"]["uid"] == pod["metadata"]["uid"]
-    installed.kubectl("-n", "nodeprep", "rollout", "restart", "daemonset/nodeprep")
-    rolled_out(installed)
-    assert metrics(node)["nodeprep_config_ok"] == 1.0
-    assert (
-        json.loads(check(installed, agents(installed)["n1"]["metadata"]["name"], "-o", "json")[1])["agent"] == "Ready"
-    )
 
 
 def test_agents_that_are_gone_for_good(installed: Cluster, manifests: Path) -> None:

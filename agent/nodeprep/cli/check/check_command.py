@@ -9,16 +9,7 @@ from nodeprep import check_round
 from nodeprep.assessment import Assessment
 from nodeprep.checks import IDS
 from nodeprep.cli import duration, place, terminal
-from nodeprep.cli.check import (
-    agent_knowledge,
-    assessments,
-    check_selection,
-    headline,
-    look_pair,
-    outcome,
-    stdin_config,
-    table,
-)
+from nodeprep.cli.check import agent_knowledge, assessments, check_selection, headline, look_pair, outcome, table
 from nodeprep.cli.check.choices import FailOn, Format
 from nodeprep.cli.check.look_pair import LookPair
 from nodeprep.cli.check.node_watch import NodeWatch
@@ -34,6 +25,7 @@ from nodeprep.model import Report
 from nodeprep.observer import Observer
 from nodeprep.values import Value, replace
 
+STDIN = "-"  # in place of a file
 HOME_AND_CLEAR = "\x1b[H\x1b[J"
 WAIT_PERIOD_SECONDS = 1.0  # seconds between two looks of --wait
 INTERRUPTED = 130  # 128 + SIGINT, before the first report
@@ -71,7 +63,10 @@ class CheckOptions(Value):
 
 def run(asked: CheckOptions) -> int:
     """Judge and print; returns the exit code. Raises UsageError."""
-    asked = replace(asked, config=stdin_config.read(asked.config))
+    if asked.config == STDIN:
+        from nodeprep.cli.check import stdin_config
+
+        asked = replace(asked, config=stdin_config.read())
     settle = duration.seconds("--settle", asked.settle)
     every = None if asked.watch is None else duration.seconds("--watch", asked.watch)
     if every == 0:

@@ -10,13 +10,11 @@ from nodeprep.config import config_file, yaml_document
 from nodeprep.config.config_file import FILE_LIMIT_BYTES
 from nodeprep.config.document import ConfigError
 
-STDIN, PLACE, CONFIG = "-", "stdin", "config.yaml"
+PLACE, CONFIG = "stdin", "config.yaml"
 
 
-def read(option: str | None) -> str | None:
-    """The file that `--config` means; what comes on stdin is held as one. Raises UsageError."""
-    if option != STDIN:
-        return option
+def read() -> str:
+    """The file that `--config -` means: what comes on stdin is held as one. Raises UsageError."""
     data = sys.stdin.buffer.read(FILE_LIMIT_BYTES + 1)
     with usage.usage():
         if len(data) > FILE_LIMIT_BYTES:
