@@ -51,11 +51,11 @@ class Typist:
 
     def file(self, block: str) -> None:
         """What a block of YAML says goes into the file that its first line names."""
-        first, _, rest = block.partition("\n")
+        first, _, rest = f"{block}\n".partition("\n")
         kustomization, config = self.home / "kustomization.yaml", self.home / "config.yaml"
         if first.startswith("# kustomization.yaml"):
             kustomization.write_text(
-                rest.replace("newName: IMAGE, newTag: TAG", f"newName: {REPOSITORY}, newTag: good")
+                rest.replace("newName: IMAGE, newTag: TAG", f"newName: {REPOSITORY}, newTag: dev")
             )
         elif first.startswith("patches:"):
             architecture = self.cluster.nodes["n1"].object()["metadata"]["labels"]["kubernetes.io/arch"]
@@ -74,7 +74,7 @@ class Typist:
         environment = {**os.environ, **self.cluster.environment(), "PATH": path}
         done = subprocess.run(
             ("bash", "-c", command.replace("NAME", "n1")),
-            cwd=self.home, env=environment, capture_output=True, text=True, timeout=400, check=False,
+            cwd=self.home, env=environment, capture_output=True, text=True, timeout=200, check=False,
         )  # fmt: skip
         self.said[command] = done.stdout + done.stderr
         print(f"$ {command}\n{self.said[command]}")
@@ -123,12 +123,14 @@ def test_the_page_by_the_letter(cluster: Cluster, image: Callable[[str], Path], 
         else:
             for command in joined(text):
                 code = typist.run(command)
-                nothing_found = "| grep" in command  # what must not be there
-                assert code == (1 if nothing_found else 0), f"step {step}: {command}\n{typist.said[command]}"
-                assert not nothing_found or not typist.said[command]
+                said = typist.said[command]
+                if "| grep" in command:  # troubles; these nodes have the one that their old containerd leaves
+                    assert all("mounts-trouble" in line for line in said.splitlines()), said
+                else:
+                    assert code == 0, f"step {step}: {command}\n{said}"
     assert len(agents(cluster)) == 2
     listed = typist.said["nodeprep nodes -o wide"]
-    assert "2 Nodes cannot be closed, for gate.profiles names none of their profiles: n1 and n2" in listed
+    assert "2 Nodes cannot be closed, for gate.profiles names none of their profiles: n1, n2" in listed
     assert "2 would change" not in typist.said["nodeprep config try config.yaml"]
     for said in pending.values():
         assert any(line.rstrip(". ") in said for line in scheduler_lines()), said
