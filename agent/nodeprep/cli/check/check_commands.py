@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from nodeprep.cli import program
-from nodeprep.cli.check.choices import FailOn, Format, ListFormat
+from nodeprep.cli.check.choices import CheckFormat, FailOn, ListFormat
 from nodeprep.cli.options import (
     Config,
     Context,
@@ -60,7 +60,11 @@ def check(
         bool, typer.Option("--strict", help="Exit with 3 if any gate of a copy (--root) was not judged.")
     ] = False,
     settle: Settle = "1",
-    output: Annotated[Format, typer.Option("--output", "-o", help="Output format.")] = Format.TABLE,
+    output: Annotated[
+        CheckFormat, typer.Option("--output", "-o", help="Output format; line: one line, junit: for CI.")
+    ] = CheckFormat.TABLE,
+    failing: Annotated[bool, typer.Option("--failing", help="Show only what fails, warns or could not look.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing: the exit code says it.")] = False,
     no_color: Annotated[bool, typer.Option("--no-color", help="Never use colour.")] = False,
     watch: Annotated[
         str | None, typer.Option("--watch", metavar="SECONDS", help="Look again every SECONDS, until Ctrl-C.")
@@ -93,6 +97,7 @@ def check(
       nodeprep check --root /mnt/node --profile good-sibling.yaml
       nodeprep check --kubeconfig ~/.kube/config --node NODE
       nodeprep check --config - < config.yaml
+      pdsh -w gpu-[1-64] nodeprep check -o line  # one line a host
     """  # noqa: D301 - the help reads the character \b, not its escape
 
     def body() -> int:
@@ -113,6 +118,8 @@ def check(
                 strict=strict,
                 settle=settle,
                 output=output,
+                failing=failing,
+                quiet=quiet,
                 no_color=no_color,
                 watch=watch,
                 wait=wait,

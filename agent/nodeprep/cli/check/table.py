@@ -29,7 +29,8 @@ class Style(Value):
     """How a table is printed. `where` says what was looked at: a live node, a dead tree or a snapshot.
 
     `agent` describes the agent of the node, "" if there is none. `strict`: every gate of a copy has to be judged.
-    `whole_width` are the columns that the rows of -o wide may take, None for as many as they need.
+    `whole_width` are the columns that the rows of -o wide may take, None for as many as they need. `failing`: what is
+    fine, absent or waived is left out.
     """
 
     where: str
@@ -39,6 +40,7 @@ class Style(Value):
     agent: str = ""
     strict: bool = False
     whole_width: int | None = None
+    failing: bool = False
 
 
 def table(report: Report, style: Style) -> list[str]:
@@ -57,6 +59,8 @@ def table(report: Report, style: Style) -> list[str]:
         _fault(page, group, report.findings)
     for blind in finding_groups.blinds(report.findings):
         _blind(page, blind)
+    if style.failing:
+        return page.lines
     _waived(page, report.findings, [finding for finding in loose if not finding.waived])
     _rest(page, report.findings)
     return page.lines
@@ -203,7 +207,8 @@ def wide(report: Report, style: Style) -> list[str]:
     On a terminal a row is as wide as that, and the longest cells are cut; in a pipe every cell is whole.
     """
     header = ("CHECK", "STATUS", "DEVICE", "REASON", "OBSERVED", "EXPECTED", "NOTE")
-    rows = page_layout.columns([header, *(_row(finding) for finding in _here(report).findings)], style.whole_width)
+    shown = (one for one in _here(report).findings if not style.failing or finding_groups.is_bad(one))
+    rows = page_layout.columns([header, *map(_row, shown)], style.whole_width)
     end = outcome.outcome(report, style.fail_on, strict=style.strict)
     page = Page(10_000, style.colour)
     page.say(headline.headline(report, end), PAINTS[end.word])
