@@ -39,6 +39,7 @@ class CheckOptions(Value):
     host_root: str | None = None
     cluster: ClusterOptions = NO_CLUSTER
     snapshot: str | None = None
+    more: tuple[str, ...] = ()
     config: str | None = None
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
@@ -80,6 +81,8 @@ def run(asked: CheckOptions) -> int:
         raise UsageError("--watch prints each look, and --quiet nothing: give one of them")
     if asked.snapshot is not None:
         return _recorded(asked, asked.snapshot)
+    if asked.more:
+        raise UsageError(f"check: found {asked.more[0]!r}, wanted no file without --snapshot")
     watch, say = watched(asked, settle)
     if every is not None:
         return _forever(watch, say, every)
@@ -121,6 +124,10 @@ def _recorded(asked: CheckOptions, file: str) -> int:
     ):
         if value is not None:
             raise UsageError(f"--snapshot is one node at one time: it cannot be combined with {option}")
+    if asked.more:
+        from nodeprep.cli.check import many_command
+
+        return many_command.check(asked, (file, *asked.more))
     from nodeprep.cli.files import snapshot_command
 
     checks, deselected = check_selection.select(IDS, asked.only, asked.skip)

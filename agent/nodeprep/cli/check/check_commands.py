@@ -32,6 +32,9 @@ def _complete_check(incomplete: str) -> list[str]:
 
 @app.command()
 def check(
+    more: Annotated[
+        list[str] | None, typer.Argument(metavar="[FILE]...", help="With --snapshot: more recordings, for one table.")
+    ] = None,
     *,
     profile: ProfileName = None,
     root: Root = None,
@@ -98,6 +101,7 @@ def check(
       nodeprep check --kubeconfig ~/.kube/config --node NODE
       nodeprep check --config - < config.yaml
       pdsh -w gpu-[1-64] nodeprep check -o line  # one line a host
+      nodeprep check --snapshot gpu-*.json       # a table, and which host is unlike the others
     """  # noqa: D301 - the help reads the character \b, not its escape
 
     def body() -> int:
@@ -111,6 +115,7 @@ def check(
                 host_root=host_root,
                 cluster=ClusterOptions(kubeconfig, context, node),
                 snapshot=snapshot,
+                more=tuple(more or ()),
                 config=config,
                 only=tuple(only or ()),
                 skip=tuple(skip or ()),
@@ -125,6 +130,24 @@ def check(
                 wait=wait,
             )
         )
+
+    program.end(body)
+
+
+@app.command()
+def compare(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Recordings (`nodeprep snapshot`).")],
+    output: Annotated[ListFormat, typer.Option("--output", "-o", help="Output format.")] = ListFormat.TABLE,
+) -> None:
+    """Say in what recorded hosts differ: machine, kernel, firmware, rates, MTU, versions, missing devices.
+
+    Exit code 1: they differ.
+    """
+
+    def body() -> int:
+        from nodeprep.cli.check import many_command as command
+
+        return command.compare(tuple(files), output)
 
     program.end(body)
 

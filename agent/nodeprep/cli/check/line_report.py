@@ -15,15 +15,20 @@ def line(report: Report, fail_on: FailOn, *, strict: bool = False) -> str:
     end = outcome.outcome(report, fail_on, strict=strict)
     host = report.node or NAMELESS
     said = f"{host} {end.word.replace('-', ' ').upper()}"
-    faults = _faults(report, fail_on)
-    if faults:
-        more = f" (+{len(faults) - 1})" if faults[1:] else ""
-        return f"{said} {_told(faults[0])}{more}"
+    if fault := first_fault(report, fail_on):
+        return f"{said} {fault}"
     if end.word is VerdictWord.UNKNOWN:
         unjudged = coverage.coverage(report).unjudged
         more = f" (+{len(unjudged) - 1})" if unjudged[1:] else ""
         return f"{said} {unjudged[0].check}: {unjudged[0].why}{more}" if unjudged else said
     return said
+
+
+def first_fault(report: Report, fail_on: FailOn) -> str:
+    """The first fault, and how many more there are; "" without one."""
+    faults = _faults(report, fail_on)
+    more = f" (+{len(faults) - 1})" if faults[1:] else ""
+    return f"{_told(faults[0])}{more}" if faults else ""
 
 
 def _faults(report: Report, fail_on: FailOn) -> list[Finding]:
