@@ -27,11 +27,12 @@ remedies := tests/provision/test_remedies.py
 # The drills keep their guest to the end of the run, and three more beside it would starve: so those come first.
 drills := $(addprefix tests/kubernetes/test_repair_,new_guests.py drills.py)
 kills := tests/cluster/test_repairing_kills.py
+rollout := tests/kubernetes/test_wrong_configuration.py
 next := nice -n 5
 # Tests that wait longest begin first. An idle process takes tests from the one that has most of them.
 waiting := $(wildcard tests/cluster/test_publish_*.py) tests/cluster/test_plugin_updated.py tests/cluster/test_publisher.py
 last := nice -n 15
-proofs := fuzz histories chaos coverage planted repair drills kills tests bench
+proofs := fuzz histories chaos coverage planted repair drills kills rollout tests bench
 rigs := netns lab provision cluster kubernetes daemonset
 
 .PHONY: help
@@ -210,7 +211,10 @@ prove: setup ## the long proofs: a million histories, an hour of chaos, long tes
 prove-fuzz prove-histories prove-chaos prove-coverage prove-planted $(addprefix prove-bench-,$(benches)): prove-%:
 	@.ci/prove $* $(MAKE) $*
 prove-tests:
-	@.ci/prove tests $(py) -m pytest -m prove $(foreach one,$(remedies) $(drills) $(kills),--ignore $(one)) tests
+	@.ci/prove tests $(py) -m pytest -m prove $(foreach one,$(remedies) $(drills) $(kills) $(rollout),--ignore $(one)) tests
+.PHONY: prove-rollout
+prove-rollout: ## a wrong number in the configuration of ten nodes, for an hour
+	@.ci/prove rollout $(py) -m pytest -s -m prove $(rollout)
 prove-kills:
 	@.ci/prove kills $(py) -m pytest -s -m prove $(kills)
 .PHONY: prove-repair
