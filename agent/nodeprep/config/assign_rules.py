@@ -49,7 +49,7 @@ class _Shelf:
             self.known[asked] = self.known.get(asked) or profile_files.named(asked, self.beside, self.checks)
         except NoSuchProfileError as error:
             near = typed_yaml.similar(asked, profile_files.BUILT_IN)
-            raise InvalidValueError(here, asked, f"{f'{near}; ' if near else ''}{error.wanted}") from error
+            raise InvalidValueError(here, asked, f"{error.wanted}{f' ({near})' if near else ''}") from error
         return self.known[asked]
 
 
