@@ -14,6 +14,7 @@ from nodeprep.cli.options import (
     Force,
     Output,
     Root,
+    complete_profile,
 )
 
 profiles = program.commands(no_args_is_help=True, help="Capture, show and validate what a node should have.")
@@ -48,9 +49,26 @@ def capture(
     program.end(body)
 
 
+@profiles.command("list")
+def list_profiles(
+    output: Annotated[ListFormat, typer.Option("--output", "-o", help="Output format.")] = ListFormat.TABLE,
+) -> None:
+    """List the built-in profiles: for which jobs they are, and how many gates they have."""
+
+    def body() -> int:
+        from nodeprep.cli.files import profile_command as command
+
+        return command.list_all(output)
+
+    program.end(body)
+
+
 @profiles.command("show")
 def show_profile(
-    asked: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A built-in profile or a file.")],
+    asked: Annotated[
+        str,
+        typer.Argument(metavar="NAME|FILE", help="A built-in profile or a file.", autocompletion=complete_profile),
+    ],
 ) -> None:
     """Print a profile with everything that it inherits."""
 
