@@ -17,7 +17,7 @@ from nodeprep.facts.machine.system import System
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
 from nodeprep.look import Look
-from nodeprep.model import Unreadable, raw
+from nodeprep.model import Shown, Unreadable, raw
 from nodeprep.values import Value
 
 T = TypeVar("T")
@@ -146,7 +146,7 @@ def _tally(values: Iterable[str]) -> str:
     return ", ".join(f"{count}x {value}" for value, count in sorted(counts.items(), key=lambda one: (-one[1], one[0])))
 
 
-def _text(shown: object, name: str) -> str:
+def _text(shown: Shown, name: str) -> str:
     value = raw(shown)[name]
     if isinstance(value, Unreadable):
         return UNREAD

@@ -31,8 +31,8 @@ def text(report: Report, fail_on: FailOn, *, time: str) -> str:
         "skipped": sum(case.find("skipped") is not None for case in cases),
     }
     told = {name: str(count) for name, count in counts.items()}
-    suites = Element("testsuites", name="nodeprep check", **told)
-    suite = SubElement(suites, "testsuite", name=host, timestamp=time, hostname=host, **told)
+    suites = Element("testsuites", {"name": "nodeprep check", **told})
+    suite = SubElement(suites, "testsuite", {"name": host, "timestamp": time, "hostname": host, **told})
     suite.extend(cases)
     indent(suites)
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + tostring(suites, encoding="unicode")
