@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from nodeprep.cli import program
+from nodeprep.cli import options, program
 from nodeprep.cli.options import (
     Config,
     Context,
@@ -16,7 +16,6 @@ from nodeprep.cli.options import (
     RunDir,
     SocketDir,
     StateDir,
-    complete_profile,
 )
 
 # As in facts/kubernetes/device_plugins and facts/machine/nvml, which this need not import.
@@ -89,7 +88,7 @@ def wait_ready(
             "-p",
             metavar="NAME",
             help="Profile whose gate it waits for.",
-            autocompletion=complete_profile,
+            autocompletion=options.complete_profile,
         ),
     ],
     stage: Annotated[

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from nodeprep.cli import program
+from nodeprep.cli import options, program
 from nodeprep.cli.check.choices import ListFormat
 from nodeprep.cli.nodes.nodes_commands import Context, Kubeconfig, Names, Namespace, Selector
 from nodeprep.cli.options import (
@@ -14,7 +14,6 @@ from nodeprep.cli.options import (
     Force,
     Output,
     Root,
-    complete_profile,
 )
 
 profiles = program.commands(no_args_is_help=True, help="Capture, show and validate what a node should have.")
@@ -67,7 +66,9 @@ def list_profiles(
 def show_profile(
     asked: Annotated[
         str,
-        typer.Argument(metavar="NAME|FILE", help="A built-in profile or a file.", autocompletion=complete_profile),
+        typer.Argument(
+            metavar="NAME|FILE", help="A built-in profile or a file.", autocompletion=options.complete_profile
+        ),
     ],
 ) -> None:
     """Print a profile with everything that it inherits."""
