@@ -20,7 +20,7 @@ short_ack := --minutes 3
 program_ack := taint.py requests --ack
 # In this order, $(lanes) at a time: long steps first. An emulated guest takes up to a processor, so the guests have
 # the highest priority. Steps that only compute have the lowest.
-steps := test-guests test-cluster test-lab test-provision test-kubernetes test-unit test-netns chaos sabotage lint fuzz histories test-bare
+steps := test-guests test-cluster test-lab test-provision test-kubernetes test-unit test-netns chaos sabotage lint fuzz histories test-slurm test-bare
 lanes := 3
 guests := $(addprefix tests/kubernetes/test_,training_pod.py guest.py)
 remedies := tests/provision/test_remedies.py
@@ -33,7 +33,7 @@ next := nice -n 5
 waiting := $(wildcard tests/cluster/test_publish_*.py) tests/cluster/test_plugin_updated.py tests/cluster/test_publisher.py
 last := nice -n 15
 proofs := fuzz histories chaos coverage planted repair drills kills rollout tests bench
-rigs := netns lab provision cluster kubernetes daemonset
+rigs := netns lab provision cluster kubernetes daemonset slurm
 
 .PHONY: help
 help: ## this list
@@ -77,6 +77,7 @@ setup: ## install for all tests: Debian packages, and .venv with the development
 	packages="$$packages $$($(py) tests/rigs/lab.py packages)" && \
 	packages="$$packages $$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/guest.py packages)" && \
 	packages="$$packages $$($(py) tests/rigs/bare_debian.py packages) $$($(py) tests/rigs/systemd_guest.py packages)" && \
+	packages="$$packages $$($(py) tests/rigs/slurm.py packages)" && \
 	.ci/apt $$packages
 
 .PHONY: lint
@@ -89,7 +90,7 @@ lint: ## ruff, mypy --strict, the layers, YAML, playbooks and shell
 	.venv/bin/lint-imports
 	.venv/bin/yamllint --strict .
 	.venv/bin/ansible-lint -q playbooks/*.yml
-	shellcheck .ci/*
+	shellcheck -x .ci/* agent/host/slurm/*
 
 .PHONY: test-unit
 test-unit: ## tests of values, trees and doors
@@ -102,6 +103,12 @@ test-netns: ## a Terway node, and agents on it, in network namespaces
 	@.ci/venv dev
 	@.ci/apt $(unit_packages)
 	$(next) $(py) -m pytest -n 3 --dist worksteal tests/netns
+
+.PHONY: test-slurm
+test-slurm: ## the scripts for Slurm under slurmctld and slurmd
+	@.ci/venv dev
+	@.ci/apt $$($(py) tests/rigs/slurm.py packages)
+	$(next) $(py) -m pytest tests/slurm
 
 .PHONY: test-cluster
 test-cluster: ## real API servers; the first build takes minutes

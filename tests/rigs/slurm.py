@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
 from tests.rigs.ending import ending
 from tests.rigs.waiting import until
 
@@ -143,3 +145,9 @@ class Slurm:
 
 def _program(name: str) -> str | None:
     return shutil.which(name, path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["packages"]:
+        sys.exit("usage: slurm.py packages")
+    print(*PACKAGES)
