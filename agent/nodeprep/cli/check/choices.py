@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from nodeprep.newer_python import StrEnum
 
 
 class Format(StrEnum):
