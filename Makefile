@@ -20,19 +20,20 @@ short_ack := --minutes 3
 program_ack := taint.py requests --ack
 # In this order, $(lanes) at a time: long steps first. An emulated guest takes up to a processor, so the guests have
 # the highest priority. Steps that only compute have the lowest.
-steps := test-guests test-cluster test-lab test-provision test-kubernetes test-unit test-netns chaos sabotage lint fuzz histories test-bare
+steps := test-guests test-cluster test-lab test-provision test-kubernetes test-unit test-netns chaos sabotage lint fuzz histories test-slurm test-bare
 lanes := 3
 guests := $(addprefix tests/kubernetes/test_,training_pod.py guest.py)
 remedies := tests/provision/test_remedies.py
 # The drills keep their guest to the end of the run, and three more beside it would starve: so those come first.
 drills := $(addprefix tests/kubernetes/test_repair_,new_guests.py drills.py)
 kills := tests/cluster/test_repairing_kills.py
+rollout := tests/kubernetes/test_wrong_configuration.py
 next := nice -n 5
 # Tests that wait longest begin first. An idle process takes tests from the one that has most of them.
 waiting := $(wildcard tests/cluster/test_publish_*.py) tests/cluster/test_plugin_updated.py tests/cluster/test_publisher.py
 last := nice -n 15
-proofs := fuzz histories chaos coverage planted repair drills kills tests bench
-rigs := netns lab provision cluster kubernetes daemonset
+proofs := fuzz histories chaos coverage planted repair drills kills rollout tests bench
+rigs := netns lab provision cluster kubernetes daemonset slurm
 
 .PHONY: help
 help: ## this list
@@ -76,6 +77,7 @@ setup: ## install for all tests: Debian packages, and .venv with the development
 	packages="$$packages $$($(py) tests/rigs/lab.py packages)" && \
 	packages="$$packages $$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/guest.py packages)" && \
 	packages="$$packages $$($(py) tests/rigs/bare_debian.py packages) $$($(py) tests/rigs/systemd_guest.py packages)" && \
+	packages="$$packages $$($(py) tests/rigs/slurm.py packages)" && \
 	.ci/apt $$packages
 
 .PHONY: lint
@@ -88,7 +90,7 @@ lint: ## ruff, mypy --strict, the layers, YAML, playbooks and shell
 	.venv/bin/lint-imports
 	.venv/bin/yamllint --strict .
 	.venv/bin/ansible-lint -q playbooks/*.yml
-	shellcheck .ci/*
+	shellcheck -x .ci/* agent/host/slurm/*
 
 .PHONY: test-unit
 test-unit: ## tests of values, trees and doors
@@ -101,6 +103,12 @@ test-netns: ## a Terway node, and agents on it, in network namespaces
 	@.ci/venv dev
 	@.ci/apt $(unit_packages)
 	$(next) $(py) -m pytest -n 3 --dist worksteal tests/netns
+
+.PHONY: test-slurm
+test-slurm: ## the scripts for Slurm under slurmctld and slurmd
+	@.ci/venv dev
+	@.ci/apt $$($(py) tests/rigs/slurm.py packages)
+	$(next) $(py) -m pytest tests/slurm
 
 .PHONY: test-cluster
 test-cluster: ## real API servers; the first build takes minutes
@@ -210,7 +218,10 @@ prove: setup ## the long proofs: a million histories, an hour of chaos, long tes
 prove-fuzz prove-histories prove-chaos prove-coverage prove-planted $(addprefix prove-bench-,$(benches)): prove-%:
 	@.ci/prove $* $(MAKE) $*
 prove-tests:
-	@.ci/prove tests $(py) -m pytest -m prove $(foreach one,$(remedies) $(drills) $(kills),--ignore $(one)) tests
+	@.ci/prove tests $(py) -m pytest -m prove $(foreach one,$(remedies) $(drills) $(kills) $(rollout),--ignore $(one)) tests
+.PHONY: prove-rollout
+prove-rollout: ## a wrong number in the configuration of ten nodes, for an hour
+	@.ci/prove rollout $(py) -m pytest -s -m prove $(rollout)
 prove-kills:
 	@.ci/prove kills $(py) -m pytest -s -m prove $(kills)
 .PHONY: prove-repair

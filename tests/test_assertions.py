@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+import tomllib
 
 TESTS = Path(__file__).resolve().parent
 # Functions of libraries that raise where what they look at is wrong: pytest, hypothesis, jsonschema, subprocess, mypy.

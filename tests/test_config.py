@@ -206,7 +206,7 @@ WANTS = [
     ({"port.mtu": {"allowance": True}}, "want.port.mtu.allowance: found true, wanted a number, at least 0"),
     ({"port.mtu": {"allowance": float("inf")}}, "want.port.mtu.allowance: found inf, wanted a number, at least 0"),
     ({"port.mtu": {"strict": 1}}, "want.port.mtu.strict: found 1, wanted true or false"),
-    ({"port.mtu": {"boards": "a"}}, "want.port.mtu.boards: found 'a', wanted a list of words"),
+    ({"port.mtu": {"boards": 5}}, "want.port.mtu.boards: found 5, wanted a list of words"),
     (
         {"port.mtu": {"boards": ("a", 5)}},
         "want.port.mtu.boards[1]: found 5, wanted a word (quote it if it looks like a number)",
@@ -426,8 +426,8 @@ CONFIGS = [
         ("    reason", "    because"),
         ":11: waivers[0].because: found 'because', wanted one of check, device, nodes, until",
     ),
-    (('["gpu-1*"]', "gpu-1"), ":9: waivers[0].nodes: found 'gpu-1', wanted a list of words"),
-    (('["/sys/x"]', "/sys/x"), ":12: exclude: found '/sys/x', wanted a list of words"),
+    (('["gpu-1*"]', "5"), ":9: waivers[0].nodes: found 5, wanted a list of words"),
+    (('["/sys/x"]', "5"), ":12: exclude: found 5, wanted a list of words"),
 ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nodeprep.cli.check import check_command
-from nodeprep.cli.check.choices import Format
+from nodeprep.cli.check.choices import CheckFormat
 from nodeprep.doors.node_host import Host
 from nodeprep.doors.nvml import library
 from nodeprep.facts.machine import gpu, nvml, pci
@@ -31,7 +31,8 @@ def driver() -> GpuDriver:
 def findings(capsys: pytest.CaptureFixture[str], code: int, **options: Any) -> dict[str, tuple[str, str, str]]:
     """Status, reason and message by check; each has one finding on this node."""
     assert (
-        check_command.run(check_command.CheckOptions(output=Format.JSON, only=("gpu.*", "klog.xid"), **options)) == code
+        check_command.run(check_command.CheckOptions(output=CheckFormat.JSON, only=("gpu.*", "klog.xid"), **options))
+        == code
     )
     found = json.loads(capsys.readouterr().out)["findings"]
     told = {one["check"]: (one["status"], one["reason"], one["message"]) for one in found}

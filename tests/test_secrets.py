@@ -13,7 +13,7 @@ import pytest
 from nodeprep import facts
 from nodeprep import snapshot as snapshot_file
 from nodeprep.cli.check import check_command
-from nodeprep.cli.check.choices import Format
+from nodeprep.cli.check.choices import CheckFormat
 from nodeprep.cli.files import snapshot_command
 from nodeprep.config import profile_files
 from nodeprep.doors.files.kmsg import KmsgRecord
@@ -126,9 +126,11 @@ def test_of_the_files_of_a_copy(tmp_path: Path, capsys: pytest.CaptureFixture[st
     snapshot_command.run(str(file), root=str(root), profile="rdma-roce")
     capsys.readouterr()
     assert SECRET not in file.read_text()
-    at_the_node = check_command.run(check_command.CheckOptions(output=Format.JSON, root=str(root), profile="rdma-roce"))
+    at_the_node = check_command.run(
+        check_command.CheckOptions(output=CheckFormat.JSON, root=str(root), profile="rdma-roce")
+    )
     said = capsys.readouterr().out
-    assert check_command.run(check_command.CheckOptions(output=Format.JSON, snapshot=str(file))) == (at_the_node)
+    assert check_command.run(check_command.CheckOptions(output=CheckFormat.JSON, snapshot=str(file))) == (at_the_node)
     assert json.loads(capsys.readouterr().out)["findings"] == json.loads(said)["findings"]
     assert SECRET not in said
 

@@ -8,10 +8,10 @@ import re
 import shutil
 import subprocess
 import time
-import tomllib
 from pathlib import Path
 
 import pytest
+import tomllib
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 

@@ -14,7 +14,7 @@ from nodeprep import check_round, facts
 from nodeprep import snapshot as snapshot_file
 from nodeprep.checks import CHECKS
 from nodeprep.cli.check import check_command
-from nodeprep.cli.check.choices import Format
+from nodeprep.cli.check.choices import CheckFormat
 from nodeprep.cli.files import snapshot_command
 from nodeprep.cli.usage import UsageError
 from nodeprep.codec import CodecError
@@ -71,7 +71,7 @@ def said(capsys: pytest.CaptureFixture[str], **asked: Any) -> tuple[int, str]:
     codes: list[int] = []
 
     def look() -> str:
-        codes.append(check_command.run(check_command.CheckOptions(output=Format.JSON, **asked)))
+        codes.append(check_command.run(check_command.CheckOptions(output=CheckFormat.JSON, **asked)))
         return capsys.readouterr().out
 
     text = calm(look)

@@ -11,7 +11,7 @@ import pytest
 
 from nodeprep import __version__, facts, snapshot
 from nodeprep.cli.check import check_command
-from nodeprep.cli.check.choices import Format
+from nodeprep.cli.check.choices import CheckFormat
 from nodeprep.codec import TAG, CodecError
 from tests.rigs import snapshots
 
@@ -38,7 +38,7 @@ def classes(value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
 def test_it_is_read_and_judged(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A new field without a default, a class or a field with another name, and another type of a field fail here."""
     assert snapshot.loads(file.read_text()).looks
-    assert check_command.run(check_command.CheckOptions(output=Format.JSON, snapshot=str(file))) in (0, 1, 3)
+    assert check_command.run(check_command.CheckOptions(output=CheckFormat.JSON, snapshot=str(file))) in (0, 1, 3)
     assert json.loads(capsys.readouterr().out)["findings"]
 
 

@@ -8,10 +8,10 @@ boot only `baseline`, `hardware_profiles`, `passed` and what is known of attempt
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any
 
 from nodeprep.model import Lack, Remedy, Subject
+from nodeprep.newer_python import StrEnum
 from nodeprep.values import Value, field
 
 DEVICE_STAGE, READY_STAGE = "device", "ready"  # the stages of a profile's gate, as `wait-ready` names them

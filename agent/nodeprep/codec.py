@@ -11,10 +11,10 @@ import math
 import types
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from enum import StrEnum
 from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from nodeprep.model import Shown, Unreadable, raw
+from nodeprep.newer_python import StrEnum
 from nodeprep.values import Value, field_defaults, field_names, replace
 
 TAG = "_"

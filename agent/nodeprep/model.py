@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from enum import StrEnum
 from typing import Any, TypeVar, cast
 
+from nodeprep.newer_python import StrEnum
 from nodeprep.shown import (
     NO_ACCESS,
     CannotLook,

@@ -221,10 +221,15 @@ def optional(kind: ValueKind[T]) -> ValueKind[T | None]:
 
 
 def list_of(kind: ValueKind[T], plural: str = "") -> ValueKind[tuple[T, ...]]:
-    """A list whose items are all of that kind. `plural` names such items."""
+    """A list whose items are all of that kind. `plural` names such items. A single word stands for a list of it."""
     says = f"a list of {plural}" if plural else "a list"
 
     def read(value: object, here: Keys) -> tuple[T, ...]:
+        if isinstance(value, str):
+            try:
+                return (kind.read(value, here),)
+            except InvalidValueError:
+                raise InvalidValueError(here, value, says) from None
         if not isinstance(value, list | tuple):
             raise InvalidValueError(here, value, says)
         return tuple(kind.read(one, (*here, index)) for index, one in enumerate(value))

@@ -7,10 +7,12 @@ A Value is a `msgspec.Struct`. It does what a dataclass does, and no code is gen
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, dataclass_transform
+from typing import Any
 
 from msgspec import Struct, field
 from msgspec.structs import replace
+
+from nodeprep.newer_python import dataclass_transform
 
 __all__ = ["Struct", "Value", "asdict", "field", "field_defaults", "field_names", "redacted", "replace"]
 

@@ -19,6 +19,7 @@ from tests.cli import reports
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "docs/report.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+TIME = "2026-11-28T03:00:00Z"
 PAGES = sorted((Path(__file__).parent / "pages").glob("*.yaml"))
 
 
@@ -28,7 +29,7 @@ def said(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def document(case: dict[str, Any]) -> dict[str, Any]:
-    return json_report.document(reports.report(case), FailOn(case.get("fail-on", "fail")))
+    return json_report.document(reports.report(case), FailOn(case.get("fail-on", "fail")), time=TIME)
 
 
 def test_the_schema_is_one() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -11,6 +12,7 @@ import pytest
 
 from nodeprep import job_profile
 from nodeprep.config import profile_files, yaml_document
+from nodeprep.config.profile_files import BUILT_IN
 from tests.rigs import trees
 
 PROGRAM = (sys.executable, "-m", "nodeprep")
@@ -343,3 +345,12 @@ def test_a_mistake_in_the_configuration_is_one_line_for_every_command(
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.removeprefix("nodeprep: ").startswith(says)
         assert done.stderr.count("\n") == 1
+
+
+def test_the_built_in_profiles_are_listed_with_their_jobs() -> None:
+    lines = nodeprep("profile", "list").stdout.splitlines()
+    assert lines[0].split() == ["PROFILE", "GATES", "FOR"]
+    assert [line.split()[0] for line in lines[1:]] == list(BUILT_IN)
+    told = json.loads(nodeprep("profile", "list", "-o", "json").stdout)
+    assert [one["name"] for one in told] == list(BUILT_IN)
+    assert all(one["gates"] and one["description"] for one in told)

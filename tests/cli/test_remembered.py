@@ -190,7 +190,7 @@ def agent_saying(where: Path, text: str) -> Iterator[str]:
 
 
 def said(at: float, *some: Finding) -> str:
-    told = json_report.document(replace(report({}), findings=some), FailOn.FAIL)
+    told = json_report.document(replace(report({}), findings=some), FailOn.FAIL, time="2026-11-28T03:00:00Z")
     return json.dumps({"agent": {"at": at}, "report": told})
 
 

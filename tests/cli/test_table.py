@@ -109,13 +109,15 @@ FIXES = [
     # fixes of two devices               what is shown
     (("look.", "look."), ["look."]),
     (("up eth2.",), ["up eth2."]),
-    (("up eth2.", "up eth3."), ["up eth2.", "the same for the other"]),
-    (("up eth2.", "up eth3.", "up eth4."), ["up eth2.", "the same for the 2 others"]),
+    (("up eth2.", "up eth3."), ["up eth2.", "up eth3."]),
+    (("up eth2.", "up eth3.", "up eth2."), ["up eth2.", "up eth3."]),
+    (tuple(f"up eth{number}." for number in range(4)), ["up eth0.", "up eth1.", "up eth2.", "up eth3."]),
+    (tuple(f"up eth{number}." for number in range(5)), ["up eth0.", "the same for the 4 others"]),
 ]
 
 
 @pytest.mark.parametrize(("fixes", "shown"), FIXES)
-def test_several_devices_share_a_fix_or_have_that_of_the_first(fixes: tuple[str, ...], shown: list[str]) -> None:
+def test_several_devices_share_a_fix_or_have_one_each(fixes: tuple[str, ...], shown: list[str]) -> None:
     fault = {"check": "port.state", "status": "fail", "reason": "Down"}
     case = {
         "fixes": {"port.state": {"": "look.", "Down": "up {interface}."}},

@@ -82,7 +82,7 @@ def test_a_gate_that_is_not_open_is_1_and_says_what_is_in_the_way(tmp_path: Path
 OPEN_HERE = [
     # gates that are open           asked for       says
     ((), "rdma-roce", "no such file; open here: none;"),
-    ((("rdma-roce", "device"),), "rdma-rcoe", "no such file; open here: rdma-roce.device;"),
+    ((("rdma-roce", "device"),), "rdma-rcoe", "no such file; open here: rdma-roce.device; nearest: rdma-roce"),
     ((("b", "ready"), ("b", "device"), ("a/", "ready")), "c", "; open here: a%2F.ready, b.device, b.ready;"),
     (tuple((f"p{number}", "ready") for number in range(8)), "c", ", p4.ready, p5.ready and 2 more;"),
 ]

@@ -121,7 +121,7 @@ REFUSED = [
     ("gate: closed", ":3: gate: found 'closed', wanted keys with values"),
     ("gate: false", ":3: gate: found false, wanted keys with values"),
     ("gate:\n  profils: []", ":4: gate.profils: found 'profils', wanted 'profiles'"),
-    ("gate: {profiles: rdma}", ":3: gate.profiles: found 'rdma', wanted a list of words"),
+    ("gate: {profiles: 5}", ":3: gate.profiles: found 5, wanted a list of words"),
     ("gate: {allow-auto: yes}", ":3: gate.allow-auto: found 'yes', wanted true or false"),
     ("gate: {effect: NoExecute}", ":3: gate.effect: found 'NoExecute', wanted one of NoSchedule, PreferNoSchedule"),
     ("gate: {unhealthy-taint: a/b/c}", f":3: gate.unhealthy-taint: found 'a/b/c', {QUALIFIED}"),

@@ -82,7 +82,7 @@ REFUSED = [
     ("[{mach: {a: b}, use: [base]}]", ":3: assign[0].mach: found 'mach', wanted 'match'"),
     ("[{}]", ":3: assign[0].use: found nothing, wanted one profile or more"),
     ("[{use: []}]", ":3: assign[0].use: found a list, wanted one profile or more"),
-    ("[{use: base}]", ":3: assign[0].use: found 'base', wanted a list of words"),
+    ("[{use: 5}]", ":3: assign[0].use: found 5, wanted a list of words"),
     ("[{use: [bse]}]", ":3: assign[0].use[0]: found 'bse', wanted a file or one of base, rdma"),
     ("[{use: [base, auto]}]", ":3: assign[0].use[1]: found 'auto', wanted a file or one of base, rdma"),
     ("[{use: [base, rdma, base]}]", ":3: assign[0].use[2]: found 'base', wanted each profile once (its name is base)"),
@@ -170,6 +170,13 @@ def test_an_inventory_may_be_a_count_and_may_be_inherited(tmp_path: Path) -> Non
     (tmp_path / "row.yaml").write_text(f"{PROFILE}name: row\nextends: rack.yaml\n")
     choice = assigned(settings(tmp_path, "assign: [{use: [rdma], expect: row.yaml}]\n"))
     assert choice.parts[0].profile.expect.at_least == AtLeast(8, rate=400.0)
+
+
+def test_a_word_stands_for_a_list_of_it_and_a_mistyped_name_has_a_nearest(tmp_path: Path) -> None:
+    one, other = (settings(tmp_path, f"assign: [{{use: {word}}}]\n") for word in ("base", "[base]"))
+    assert one.agent.assign == other.agent.assign
+    with pytest.raises(ConfigError, match=r"wanted a file or one of .* \(nearest: rdma-roce.*\)"):
+        settings(tmp_path, "assign: [{use: rdma-rce}]\n")
 
 
 @pytest.mark.parametrize(

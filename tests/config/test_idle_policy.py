@@ -25,7 +25,7 @@ READ = [
 ]
 NAME = "the name of a process, or a glob that begins with three plain characters, such as dcgm*"
 REFUSED = [
-    ("idle: {ignore: opensm}\n", "idle.ignore: found 'opensm', wanted a list of names of processes"),
+    ("idle: {ignore: 5}\n", "idle.ignore: found 5, wanted a list of names of processes"),
     ('idle: {ignore: ["*"]}\n', f"idle.ignore[0]: found '*', wanted {NAME}"),
     ('idle: {ignore: [opensm, "py*"]}\n', f"idle.ignore[1]: found 'py*', wanted {NAME}"),
     ('idle: {ignore: ["[a-z]*"]}\n', f"idle.ignore[0]: found '[a-z]*', wanted {NAME}"),

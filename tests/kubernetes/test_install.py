@@ -54,9 +54,7 @@ class Typist:
         first, _, rest = f"{block}\n".partition("\n")
         kustomization, config = self.home / "kustomization.yaml", self.home / "config.yaml"
         if first.startswith("# kustomization.yaml"):
-            kustomization.write_text(
-                rest.replace("newName: IMAGE, newTag: TAG", f"newName: {REPOSITORY}, newTag: dev")
-            )
+            kustomization.write_text(rest.replace("newName: IMAGE, newTag: TAG", f"newName: {REPOSITORY}, newTag: dev"))
         elif first.startswith("patches:"):
             architecture = self.cluster.nodes["n1"].object()["metadata"]["labels"]["kubernetes.io/arch"]
             with kustomization.open("a") as file:

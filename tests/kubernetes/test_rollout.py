@@ -290,6 +290,51 @@ def test_a_release_with_a_check_that_always_fails(installed: Cluster, image: Cal
     until(lambda: condition(installed.nodes[name].object())["reason"] == "Ready", "no word of it any more")
 
 
+def ended_by(cluster: Cluster, node: Node, how: str) -> None:
+    """One end of the agent's process; returns once the next one is Ready."""
+    pod = agents(cluster)[node.name]
+    path = f"/api/v1/namespaces/nodeprep/pods/{pod['metadata']['name']}"
+    if how == "deletion":
+        assert cluster.call("DELETE", path)[0] == 200
+    elif how == "eviction":
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod["metadata"]["name"]}}
+        assert cluster.call("POST", f"{path}/eviction", body)[0] == 201
+    else:  # as a kubelet stops a container whose liveness probe fails
+        node.run("kill", "-TERM", shipped.first_process(cluster, node))
+
+    def is_another() -> bool:
+        now = agents(cluster).get(node.name)
+        known = now is not None and container(now).get("ready") and container(now).get("containerID")
+        return bool(known) and known != container(pod)["containerID"]
+
+    until(is_another, f"the agent after its {how}")
+
+
+@pytest.mark.parametrize("how", ["deletion", "eviction", "liveness"])
+def test_the_end_of_an_agent_alone_closes_nothing(installed: Cluster, node: Node, how: str) -> None:
+    with watched(installed, [node]) as seen:
+        ended_by(installed, node, how)
+    assert seen.missing == set()
+    assert seen.tainted() == set()
+    assert is_ready(node)
+
+
+def test_a_node_that_says_that_it_shuts_down_is_closed(installed: Cluster, node: Node) -> None:
+    """The words are those of a kubelet with shutdownGracePeriod; this one has no systemd, and takes them back.
+
+    The machine stays, so the next agent opens at once.
+    """
+    path = f"/api/v1/nodes/{node.name}"
+    ready = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "node is shutting down"}
+    with watched(installed) as seen:
+        others = [one for one in node.object()["status"]["conditions"] if one["type"] != "Ready"]
+        assert installed.call("PATCH", f"{path}/status", {"status": {"conditions": [*others, ready]}})[0] == 200
+        ended_by(installed, node, "liveness")
+        until(lambda: is_ready(node) and gates(node) == OPEN, "open again")
+    told = [one for _, one in seen.nodes if one["metadata"]["name"] == node.name]
+    assert {taints(one).get(UNHEALTHY) for one in told} == {None, "NodeShutdown"}
+
+
 def test_agents_that_are_gone_for_good(installed: Cluster, manifests: Path) -> None:
     """A DaemonSet deleted without a release: labels and gates stay, and the Lease says that nobody looks."""
     before = {node.name: ours(node.object()) for node in installed.nodes.values()}

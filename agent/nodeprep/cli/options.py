@@ -39,11 +39,21 @@ Config = Annotated[
     str | None,
     typer.Option("--config", metavar="FILE", help="Configuration; by default /etc/nodeprep/config.yaml if it exists."),
 ]
+
+
+def complete_profile(incomplete: str) -> list[str]:
+    """The built-in profiles that begin so."""
+    from nodeprep.config.profile_files import BUILT_IN
+
+    return [name for name in BUILT_IN if name.startswith(incomplete)]
+
+
 ProfileName = Annotated[
     str | None,
     typer.Option(
         "--profile",
         "-p",
+        autocompletion=complete_profile,
         metavar="NAME|FILE",
         help="What the node must be ready for; by default, chosen by its hardware.",
     ),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from textwrap import wrap
 
 from nodeprep.cli import terminal
+from nodeprep.newer_python import StrEnum
 from nodeprep.values import Struct, field
 
 LABEL_COLUMNS = 10  # columns of a label; its paragraph is to the right of them

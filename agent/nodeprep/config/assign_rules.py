@@ -48,7 +48,8 @@ class _Shelf:
         try:
             self.known[asked] = self.known.get(asked) or profile_files.named(asked, self.beside, self.checks)
         except NoSuchProfileError as error:
-            raise InvalidValueError(here, asked, error.wanted) from error
+            near = typed_yaml.similar(asked, profile_files.BUILT_IN)
+            raise InvalidValueError(here, asked, f"{error.wanted}{f' ({near})' if near else ''}") from error
         return self.known[asked]
 
 

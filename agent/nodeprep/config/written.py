@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
 from typing import Any
 
 from nodeprep.config import keys
@@ -13,6 +12,7 @@ from nodeprep.config.assign_rules import AssignRule
 from nodeprep.config.configuration import Settings
 from nodeprep.config.keys import KEYS, RESTART
 from nodeprep.job_profile import API_VERSION
+from nodeprep.newer_python import StrEnum
 from nodeprep.values import field_names
 
 VALUE_LIMIT_CHARACTERS = 60  # characters of one value in a line of words

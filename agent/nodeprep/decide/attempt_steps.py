@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from nodeprep.agent_state import AgentState, RepairAttempt
 from nodeprep.decide import repair_budget
+from nodeprep.newer_python import StrEnum
 from nodeprep.values import replace
 
 

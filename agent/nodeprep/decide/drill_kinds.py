@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 
 from nodeprep.decide import drill_ground
 from nodeprep.decide.remedy_header import Idle, Parameter, ParameterKind, RemedyHeader, SafetyClass
+from nodeprep.newer_python import StrEnum
 from nodeprep.values import Value
 
 WHY = "It takes a device away. So nobody may use it: no pod, no process, no route of the node."

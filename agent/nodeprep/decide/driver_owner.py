@@ -7,11 +7,11 @@ of the Node say that they do, also while that container is just being replaced a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from pathlib import PurePosixPath
 
 from nodeprep.facts.kubernetes.cluster import Pod
 from nodeprep.model import raw
+from nodeprep.newer_python import StrEnum
 
 GPU_DEPLOYED = "nvidia.com/gpu.deploy.driver"  # the GPU operator: "false" and "pre-installed" say that it brings none
 GPU_NOT_DEPLOYED = ("", "false", "pre-installed")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
 
 from nodeprep.agent_state import DEVICE_STAGE, READY_STAGE, AgentState, NodeState, PastAttempt
 from nodeprep.decide import active_faults, attempt_steps, drill_notice, kubernetes_text, stored_state
@@ -11,6 +10,7 @@ from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.decide.repair_budget import AttemptOutcome
 from nodeprep.decide.state_table import GATE_CHECK_FAILS, TABLE, ReadinessPolicy, Situation
 from nodeprep.model import Check, Stage
+from nodeprep.newer_python import StrEnum
 from nodeprep.values import Value, replace
 
 __all__ = [

@@ -7,7 +7,6 @@ Each source can answer, can be absent from this host by name, or fails. What fai
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from enum import StrEnum
 from fnmatch import fnmatchcase
 
 from nodeprep.decide.remedy_header import Idle, ParameterKind, RemedyHeader, SafetyClass
@@ -15,6 +14,7 @@ from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Unreadable, Why
+from nodeprep.newer_python import StrEnum
 from nodeprep.pattern import Pattern
 from nodeprep.values import Value
 

@@ -7,10 +7,10 @@ attempt that was refused change nothing. They count as attempts only: each costs
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
 
 from nodeprep.decide.remediator_protocol import RunRequest
 from nodeprep.decide.remedy_header import RemedyHeader, SafetyClass
+from nodeprep.newer_python import StrEnum
 from nodeprep.values import Value
 
 DAY_SECONDS = 86400.0

@@ -7,8 +7,8 @@ Each remedy has one file, a playbook or an act of the container runtime, and its
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 
+from nodeprep.newer_python import StrEnum
 from nodeprep.values import Value, field
 
 

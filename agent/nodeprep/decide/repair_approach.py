@@ -14,7 +14,6 @@ worth so many seconds only, so an approach that is held up begins anew instead o
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 
 from nodeprep.agent_state import AgentState
 from nodeprep.decide import (
@@ -33,6 +32,7 @@ from nodeprep.decide.repair_choice import RepairCandidate, RepairChoice, RepairT
 from nodeprep.decide.repair_refusal import Suppression, SuppressionReason
 from nodeprep.decide.repair_slots import SlotChoice
 from nodeprep.facts.kubernetes.cluster import Pod
+from nodeprep.newer_python import StrEnum
 from nodeprep.values import Value, field, replace
 
 READ_PERIOD_SECONDS = 2.0  # seconds between two reads of the Node while its taint is awaited

@@ -12,8 +12,6 @@ status. So no attempt runs twice, whoever is killed when; and none is lost, for 
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from nodeprep.agent_state import AgentState, RepairAttempt
 from nodeprep.decide import (
     attempt_steps,
@@ -29,6 +27,7 @@ from nodeprep.decide.attempt_steps import AttemptStep
 from nodeprep.decide.repair_approach import RepairApproach
 from nodeprep.decide.repair_budget import AttemptOutcome
 from nodeprep.decide.repair_choice import RepairChoice, RepairTerms
+from nodeprep.newer_python import StrEnum
 from nodeprep.values import Value, replace
 
 WHY_LIMIT_CHARACTERS = 300  # of what the remediator says, which is kept

@@ -8,11 +8,11 @@ lasts, and a wall time that has not come yet counts as now. What cannot be true 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
 from itertools import takewhile
 
 from nodeprep.agent_state import AgentState, Case, PastAttempt, RepairAttempt
 from nodeprep.decide.repair_policy import RepairPolicy
+from nodeprep.newer_python import StrEnum
 from nodeprep.values import Value, replace
 
 DAY_SECONDS = 86400.0

@@ -9,9 +9,11 @@ Times are RFC 3339 with a zone. A pause that cannot be read holds, and an approv
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
+from nodeprep import newer_python
 from nodeprep.decide import kubernetes_text
+from nodeprep.newer_python import UTC
 from nodeprep.pattern import Pattern
 from nodeprep.values import Value
 
@@ -111,7 +113,7 @@ def unapproved(found: RepairApproval | None, remedy: str, used: str, wall: float
 def moment(text: str) -> float | None:
     """Seconds since 1970 of a time with its zone."""
     try:
-        found = datetime.fromisoformat(text.strip())
+        found = newer_python.moment(text.strip())
         return None if found.tzinfo is None else found.timestamp()
     except (ValueError, OverflowError):
         return None

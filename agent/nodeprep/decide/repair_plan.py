@@ -7,12 +7,12 @@ another has no step: when its cause is mended it may be gone, and the next look 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 
 from nodeprep.decide import remedy_arguments
 from nodeprep.decide.remedy_arguments import InvalidArgument, MachineNames
 from nodeprep.decide.remedy_header import RemedyHeader, SafetyClass
 from nodeprep.model import Finding, Remedy, Report, Status
+from nodeprep.newer_python import StrEnum
 from nodeprep.values import Value
 
 # Remedies that checks name and that have no file yet, each with its reason.

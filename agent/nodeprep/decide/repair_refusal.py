@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import StrEnum
 
 from nodeprep.decide.remediator_limits import RunRefusal
+from nodeprep.newer_python import StrEnum
 from nodeprep.values import Value
 
 

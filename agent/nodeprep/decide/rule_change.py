@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from enum import StrEnum
 
 from nodeprep.agent_state import READY_STAGE, AgentState, Case
 from nodeprep.model import Subject
+from nodeprep.newer_python import StrEnum
 from nodeprep.values import Value, replace
 
 RULE_HOLD_SECONDS = 600.0  # seconds after another version or configuration came; design 3.5

@@ -29,9 +29,9 @@ def today() -> str:
     return time.strftime("%Y-%m-%d", time.gmtime())
 
 
-def utc() -> str:
-    """Wall time for people, RFC 3339 in UTC."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+def utc(wall: float | None = None) -> str:
+    """A moment of the wall clock for people, by default now, as RFC 3339 writes it in UTC."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(wall))
 
 
 def utc_minute(wall: float) -> str:

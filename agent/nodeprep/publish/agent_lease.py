@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
 from nodeprep.decide.fleet_notes import NOTE
+from nodeprep.newer_python import UTC
 
 AGENT = "agent-"  # followed by the Node's name: the name of its agent's Lease
 RENEW_SECONDS = 80.0  # seconds, or a little later (pace.spread): two renewals are due while one is valid; design 3.5

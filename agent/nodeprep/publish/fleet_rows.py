@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
 from typing import Any
 
 from nodeprep.decide.conditions import NO_EFFECT
 from nodeprep.decide.desired import TRAINING_READY, GatePolicy
 from nodeprep.facts.kubernetes import cluster_objects
+from nodeprep.newer_python import StrEnum
 from nodeprep.publish import agent_lease
 from nodeprep.publish.agent_lease import AGENT
 from nodeprep.publish.node_object import PROFILE, RELEASED, STATE, WrittenNode

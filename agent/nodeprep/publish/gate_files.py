@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Collection
-from enum import StrEnum
 
 from nodeprep.doors import clock
 from nodeprep.doors.files import atomic
 from nodeprep.doors.files.reader import Files
 from nodeprep.model import Unreadable
+from nodeprep.newer_python import StrEnum
 from nodeprep.values import Value, asdict, field_names
 
 FILE_LIMIT_BYTES = 64 << 10  # bytes; without the profile's name a file has 250

@@ -7,13 +7,14 @@ import logging
 import os
 import select
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from nodeprep.agent_state import BlindSince, Case, NodeState
 from nodeprep.decide import drill_notice
 from nodeprep.decide.fault_confirmation import ConfirmationPolicy
 from nodeprep.decide.gate_readiness import Mode, ProfileReadiness
+from nodeprep.newer_python import UTC
 from nodeprep.publish import node_status, repair_lines
 from nodeprep.publish.node_status import NOT_ENFORCED, NodeStatus
 from nodeprep.values import Value, field

@@ -8,10 +8,12 @@ conditions merge by type.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+from nodeprep import newer_python
 from nodeprep.decide.desired import AGENT_PREFIX, Desired, GatePolicy, NodeCondition, Taint
+from nodeprep.newer_python import UTC
 from nodeprep.publish import node_object
 from nodeprep.publish.node_object import OUR_CONDITIONS, RELEASED, Object, OwnedParts, WrittenNode
 
@@ -177,7 +179,7 @@ def _age(there: Object | None, now: datetime) -> float:
     """Seconds since the heartbeat. Infinite if it lies in the future: a clock was wrong, and it would last."""
     said = there.get("lastHeartbeatTime") if there is not None else None
     try:
-        at = datetime.fromisoformat(said) if isinstance(said, str) else None
+        at = newer_python.moment(said) if isinstance(said, str) else None
     except ValueError:
         at = None
     if at is None or at.tzinfo is None or at > now + timedelta(seconds=1):

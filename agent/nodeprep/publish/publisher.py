@@ -10,7 +10,7 @@ import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from math import inf
 from random import Random
@@ -22,6 +22,7 @@ from nodeprep.decide.foreign_maintenance import RepairNode
 from nodeprep.doors import clock
 from nodeprep.doors.kube.reader import ApiAccess
 from nodeprep.doors.kube.writer import MERGE, ApiWriter, WriteOutcome
+from nodeprep.newer_python import UTC
 from nodeprep.publish import agent_lease, node_events, node_object, node_patches, node_writing, pace
 from nodeprep.publish.fleet_note import FleetNote
 from nodeprep.publish.node_events import NodeEvent

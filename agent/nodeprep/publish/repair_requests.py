@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
 
@@ -19,6 +19,7 @@ from nodeprep.doors.kube.reader import ApiAccess
 from nodeprep.doors.kube.writer import MERGE, ApiWriter, WriteOutcome
 from nodeprep.facts.kubernetes import cluster_objects
 from nodeprep.model import Unreadable
+from nodeprep.newer_python import UTC
 from nodeprep.publish import agent_lease, fleet_leases, node_writing
 from nodeprep.publish.fleet_note import FleetNote
 from nodeprep.publish.node_object import WrittenNode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from math import inf
 from random import Random
@@ -14,6 +14,7 @@ from typing import Any
 from nodeprep.doors import clock
 from nodeprep.doors.kube.reader import ApiAccess
 from nodeprep.doors.kube.writer import JSON, MERGE, WriteOutcome
+from nodeprep.newer_python import UTC
 from nodeprep.publish import agent_lease, node_events, node_patches, node_writing, pace
 from nodeprep.publish.fleet_note import FleetNote
 from nodeprep.publish.node_object import WrittenNode

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
 from itertools import accumulate
 
 from nodeprep.agent_state import AgentState, NodeState, RepairAttempt
 from nodeprep.decide import attempt_steps
 from nodeprep.decide.attempt_steps import AttemptStep
 from nodeprep.decide.repair_budget import AttemptOutcome
+from nodeprep.newer_python import StrEnum
 from nodeprep.publish.node_status import NodeStatus
 from nodeprep.values import Value, field, replace
 

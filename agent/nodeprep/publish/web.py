@@ -14,13 +14,16 @@ from http import HTTPStatus
 from pathlib import Path
 from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 from threading import Thread
-from typing import Self
+from typing import TYPE_CHECKING
 
 from nodeprep.doors import clock, unix_socket
 from nodeprep.doors.http import transport
 from nodeprep.publish import page_http
 from nodeprep.publish.page_http import END, HEAD_LIMIT_BYTES, JSON, PageAnswer, Routes
 from nodeprep.values import Struct, Value
+
+if TYPE_CHECKING:
+    from typing import Self
 
 PORT = 9842  # design 6
 PORT_LIMIT = 65535

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import nodeprep
 from nodeprep.decide import drill_record
@@ -20,6 +20,9 @@ from nodeprep.doors import clock
 from nodeprep.repair import drill_look, drill_undo, drill_watcher
 from nodeprep.repair.drill_undo import DrillUndo
 from nodeprep.repair.drill_watcher import END, MADE, MAKE, NOT_MADE, READY, UNDONE
+
+if TYPE_CHECKING:
+    from typing import Self
 
 START_SECONDS = 30.0  # for the watcher to be there; a busy machine takes some
 READ_BYTES = 1 << 16

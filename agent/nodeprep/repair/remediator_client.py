@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import nodeprep
 from nodeprep.agent_state import RepairAttempt
@@ -21,6 +21,8 @@ from nodeprep.doors import clock, unix_socket
 from nodeprep.repair.run_outcome import RunEnd, RunOutcome, TaskLine, TaskResult
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from nodeprep.repair.remedy_act import RemedyAct
 
 DIRECTORY_VARIABLE = "NODEPREP_REMEDIATOR_DIR"  # of the socket

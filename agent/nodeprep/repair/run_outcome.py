@@ -5,8 +5,7 @@ The agent has the remediator run remedies, so it loads this and nothing that run
 
 from __future__ import annotations
 
-from enum import StrEnum
-
+from nodeprep.newer_python import StrEnum
 from nodeprep.values import Value
 
 

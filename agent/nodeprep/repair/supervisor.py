@@ -17,11 +17,11 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from nodeprep.doors import clock, pid_namespace
+from nodeprep.newer_python import StrEnum
 from nodeprep.repair import host_tools
 
 GRACE = 2.0  # seconds between SIGTERM and SIGKILL, within the deadline

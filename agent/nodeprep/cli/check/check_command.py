@@ -10,7 +10,7 @@ from nodeprep.assessment import Assessment
 from nodeprep.checks import IDS
 from nodeprep.cli import duration, place, terminal
 from nodeprep.cli.check import agent_knowledge, assessments, check_selection, headline, look_pair, outcome, table
-from nodeprep.cli.check.choices import FailOn, Format
+from nodeprep.cli.check.choices import CheckFormat, FailOn
 from nodeprep.cli.check.look_pair import LookPair
 from nodeprep.cli.check.node_watch import NodeWatch
 from nodeprep.cli.check.outcome import CheckOutcome
@@ -39,13 +39,16 @@ class CheckOptions(Value):
     host_root: str | None = None
     cluster: ClusterOptions = NO_CLUSTER
     snapshot: str | None = None
+    more: tuple[str, ...] = ()
     config: str | None = None
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     fail_on: FailOn = FailOn.FAIL
     strict: bool = False
     settle: str = "1"
-    output: Format = Format.TABLE
+    output: CheckFormat = CheckFormat.TABLE
+    failing: bool = False
+    quiet: bool = False
     no_color: bool = False
     watch: str | None = None
     wait: str | None = None
@@ -58,7 +61,7 @@ class CheckOptions(Value):
     @property
     def names_elsewhere(self) -> bool:
         """Whether checks of another platform are named: to programs yes, to people no."""
-        return self.output is Format.JSON
+        return self.output.is_for_programs
 
 
 def run(asked: CheckOptions) -> int:
@@ -74,8 +77,12 @@ def run(asked: CheckOptions) -> int:
     longest = None if asked.wait is None else duration.seconds("--wait", asked.wait)
     if every is not None and longest is not None:
         raise UsageError("--watch looks until Ctrl-C and --wait until it is ready: give one of them")
+    if asked.quiet and every is not None:
+        raise UsageError("--watch prints each look, and --quiet nothing: give one of them")
     if asked.snapshot is not None:
         return _recorded(asked, asked.snapshot)
+    if asked.more:
+        raise UsageError(f"check: found {asked.more[0]!r}, wanted no file without --snapshot")
     watch, say = watched(asked, settle)
     if every is not None:
         return _forever(watch, say, every)
@@ -117,6 +124,10 @@ def _recorded(asked: CheckOptions, file: str) -> int:
     ):
         if value is not None:
             raise UsageError(f"--snapshot is one node at one time: it cannot be combined with {option}")
+    if asked.more:
+        from nodeprep.cli.check import many_command
+
+        return many_command.check(asked, (file, *asked.more))
     from nodeprep.cli.files import snapshot_command
 
     checks, deselected = check_selection.select(IDS, asked.only, asked.skip)
@@ -137,10 +148,23 @@ class ReportWriter(Value):
     host: Callable[[], Host] | None = None
 
     def text(self, report: Report) -> str:
-        if self.asked.output is Format.JSON:
-            from nodeprep.cli.check import json_report
+        asked = self.asked
+        match asked.output:
+            case CheckFormat.JSON:
+                from nodeprep.cli.check import json_report
 
-            return json_report.text(json_report.document(report, self.asked.fail_on, strict=self.asked.strict))
+                document = json_report.document(
+                    report, asked.fail_on, strict=asked.strict, time=clock.utc(), failing=asked.failing
+                )
+                return json_report.text(document)
+            case CheckFormat.JUNIT:
+                from nodeprep.cli.check import junit_report
+
+                return junit_report.text(report, asked.fail_on, time=clock.utc())
+            case CheckFormat.LINE:
+                from nodeprep.cli.check import line_report
+
+                return line_report.line(report, asked.fail_on, strict=asked.strict)
         style = Style(
             self.where,
             self.asked.fail_on,
@@ -149,14 +173,15 @@ class ReportWriter(Value):
             self.agent,
             self.asked.strict,
             terminal.whole_width(),
+            failing=asked.failing,
         )
-        if self.asked.output is not Format.WIDE:
+        if asked.output is not CheckFormat.WIDE:
             return "\n".join(table.table(report, style))
         return "\n".join([*table.wide(report, style), *self.usage(style)])
 
     def usage(self, style: Style) -> list[str]:
-        """Who uses the node's devices now; nothing of a recording."""
-        if self.host is None:
+        """Who uses the node's devices now; nothing of a recording, and nothing beside what fails alone."""
+        if self.host is None or self.asked.failing:
             return []
         from nodeprep.cli.check import usage_table
 
@@ -169,14 +194,15 @@ class ReportWriter(Value):
         return outcome.outcome(report, self.asked.fail_on, strict=self.asked.strict)
 
     def __call__(self, report: Report) -> int:
-        terminal.put(self.text(report))
+        if not self.asked.quiet:
+            terminal.put(self.text(report))
         return self.code(report)
 
 
 def _forever(watch: NodeWatch, say: ReportWriter, every: float) -> int:
     """Until Ctrl-C, or until stdout is closed; exits with the result of the last look."""
     code = INTERRUPTED
-    redraw = terminal.is_terminal() and say.asked.output is not Format.JSON
+    redraw = terminal.is_terminal() and not say.asked.output.is_for_programs
     try:
         while True:
             report = watch.report()

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from nodeprep.cli import program
-from nodeprep.cli.check.choices import FailOn, Format, ListFormat
+from nodeprep.cli.check.choices import CheckFormat, FailOn, ListFormat
 from nodeprep.cli.options import (
     Config,
     Context,
@@ -32,6 +32,9 @@ def _complete_check(incomplete: str) -> list[str]:
 
 @app.command()
 def check(
+    more: Annotated[
+        list[str] | None, typer.Argument(metavar="[FILE]...", help="With --snapshot: more recordings, for one table.")
+    ] = None,
     *,
     profile: ProfileName = None,
     root: Root = None,
@@ -60,7 +63,11 @@ def check(
         bool, typer.Option("--strict", help="Exit with 3 if any gate of a copy (--root) was not judged.")
     ] = False,
     settle: Settle = "1",
-    output: Annotated[Format, typer.Option("--output", "-o", help="Output format.")] = Format.TABLE,
+    output: Annotated[
+        CheckFormat, typer.Option("--output", "-o", help="Output format; line: one line, junit: for CI.")
+    ] = CheckFormat.TABLE,
+    failing: Annotated[bool, typer.Option("--failing", help="Show only what fails, warns or could not look.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing: the exit code says it.")] = False,
     no_color: Annotated[bool, typer.Option("--no-color", help="Never use colour.")] = False,
     watch: Annotated[
         str | None, typer.Option("--watch", metavar="SECONDS", help="Look again every SECONDS, until Ctrl-C.")
@@ -93,6 +100,8 @@ def check(
       nodeprep check --root /mnt/node --profile good-sibling.yaml
       nodeprep check --kubeconfig ~/.kube/config --node NODE
       nodeprep check --config - < config.yaml
+      pdsh -w gpu-[1-64] nodeprep check -o line  # one line a host
+      nodeprep check --snapshot gpu-*.json       # a table, and which host is unlike the others
     """  # noqa: D301 - the help reads the character \b, not its escape
 
     def body() -> int:
@@ -106,6 +115,7 @@ def check(
                 host_root=host_root,
                 cluster=ClusterOptions(kubeconfig, context, node),
                 snapshot=snapshot,
+                more=tuple(more or ()),
                 config=config,
                 only=tuple(only or ()),
                 skip=tuple(skip or ()),
@@ -113,11 +123,31 @@ def check(
                 strict=strict,
                 settle=settle,
                 output=output,
+                failing=failing,
+                quiet=quiet,
                 no_color=no_color,
                 watch=watch,
                 wait=wait,
             )
         )
+
+    program.end(body)
+
+
+@app.command()
+def compare(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Recordings (`nodeprep snapshot`).")],
+    output: Annotated[ListFormat, typer.Option("--output", "-o", help="Output format.")] = ListFormat.TABLE,
+) -> None:
+    """Say in what recorded hosts differ: machine, kernel, firmware, rates, MTU, versions, missing devices.
+
+    Exit code 1: they differ.
+    """
+
+    def body() -> int:
+        from nodeprep.cli.check import many_command as command
+
+        return command.compare(tuple(files), output)
 
     program.end(body)
 

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from nodeprep.newer_python import StrEnum
 
 
 class Format(StrEnum):
-    """Output formats of `check`: for people, for people with every finding, for programs."""
+    """Output formats of `nodes`: for people, for people with everything, for programs."""
 
     TABLE = "table"
     WIDE = "wide"
     JSON = "json"
+
+
+class CheckFormat(StrEnum):
+    """Output formats of `check`. LINE is one line a host, JUNIT is for CI systems."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    LINE = "line"
+    JSON = "json"
+    JUNIT = "junit"
+
+    @property
+    def is_for_programs(self) -> bool:
+        return self in (CheckFormat.JSON, CheckFormat.JUNIT)
 
 
 class ListFormat(StrEnum):

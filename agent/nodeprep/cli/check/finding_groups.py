@@ -25,6 +25,11 @@ class UnreadableGroup(Struct):
     findings: list[Finding]
 
 
+def is_bad(finding: Finding) -> bool:
+    """Whether it fails, warns or could not look, and nothing excuses it."""
+    return finding.status in (Status.FAIL, Status.WARN, Status.UNKNOWN) and finding.waived is None
+
+
 def faults(findings: Iterable[Finding], status: Status) -> list[Group]:
     """The findings of a status that count, by check and reason, in the order of the checks."""
     groups: dict[tuple[str, str], Group] = {}

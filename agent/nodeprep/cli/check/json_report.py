@@ -1,4 +1,4 @@
-"""A report for programs: JSON by docs/report.schema.json. It has no times, so equal looks give equal bytes."""
+"""A report for programs: JSON by docs/report.schema.json. But for `time`, equal looks give equal bytes."""
 
 from __future__ import annotations
 
@@ -7,20 +7,28 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from nodeprep.cli.check import coverage, outcome, unread
+from nodeprep import __version__
+from nodeprep.cli.check import coverage, finding_groups, outcome, unread
 from nodeprep.cli.check.choices import FailOn
 from nodeprep.job_profile import API_VERSION
 from nodeprep.model import Finding, Remedy, Report, Status, Unreadable, Waived
 
 
-def document(report: Report, fail_on: FailOn, *, strict: bool = False) -> dict[str, Any]:
-    """The report as plain values; findings in the order of the checks, and by place and port within a check."""
+def document(
+    report: Report, fail_on: FailOn, *, time: str, strict: bool = False, failing: bool = False
+) -> dict[str, Any]:
+    """The report as plain values; findings in the order of the checks, and by place and port within a check.
+
+    `time` is when it was made, UTC (RFC 3339). `failing`: only findings that fail, warn or could not look are listed.
+    """
     end = outcome.outcome(report, fail_on, strict=strict)
     order = {check: index for index, check in enumerate(dict.fromkeys(finding.check for finding in report.findings))}
     findings = sorted(report.findings, key=lambda one: (order[one.check], one.subject.place, one.subject.port or 0))
     return {
         "apiVersion": API_VERSION,
         "kind": "Report",
+        "version": __version__,
+        "time": time,
         "node": report.node,
         "bootId": report.boot_id,
         "profile": report.profile,
@@ -33,7 +41,7 @@ def document(report: Report, fail_on: FailOn, *, strict: bool = False) -> dict[s
         "lookedFor": report.missing_hardware,
         "notes": list(report.notes),
         "counts": _counts(report.findings),
-        "findings": [_finding(finding) for finding in findings],
+        "findings": [_finding(one) for one in findings if not failing or finding_groups.is_bad(one)],
         "skipped": [{"check": one.check, "why": one.why} for one in report.skipped],
     }
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 from nodeprep.cli.check import coverage
 from nodeprep.cli.check.choices import FailOn
 from nodeprep.cli.check.coverage import Coverage
 from nodeprep.model import Finding, Report, Severity, Status
+from nodeprep.newer_python import StrEnum
 from nodeprep.values import Value
 
 

@@ -14,6 +14,8 @@ from nodeprep.cli.page_layout import Page, Paint
 from nodeprep.model import OTHER_PLATFORM, Finding, Report, Status
 from nodeprep.values import Value, replace
 
+FIXES_SHOWN = 4  # fixes of one fault that are printed in full: a person pastes them
+CLAUSE = "; "  # between the clauses of a message
 PAINTS = {
     VerdictWord.READY: Paint.GOOD,
     VerdictWord.NOT_READY: Paint.BAD,
@@ -29,7 +31,8 @@ class Style(Value):
     """How a table is printed. `where` says what was looked at: a live node, a dead tree or a snapshot.
 
     `agent` describes the agent of the node, "" if there is none. `strict`: every gate of a copy has to be judged.
-    `whole_width` are the columns that the rows of -o wide may take, None for as many as they need.
+    `whole_width` are the columns that the rows of -o wide may take, None for as many as they need. `failing`: what is
+    fine, absent or waived is left out.
     """
 
     where: str
@@ -39,6 +42,7 @@ class Style(Value):
     agent: str = ""
     strict: bool = False
     whole_width: int | None = None
+    failing: bool = False
 
 
 def table(report: Report, style: Style) -> list[str]:
@@ -57,6 +61,8 @@ def table(report: Report, style: Style) -> list[str]:
         _fault(page, group, report.findings)
     for blind in finding_groups.blinds(report.findings):
         _blind(page, blind)
+    if style.failing:
+        return page.lines
     _waived(page, report.findings, [finding for finding in loose if not finding.waived])
     _rest(page, report.findings)
     return page.lines
@@ -91,15 +97,34 @@ def _fault(page: Page, group: Group, findings: Iterable[Finding]) -> None:
     among = {finding.subject.key for finding in findings if finding.check == group.check}
     of = f" ({len(group.findings)} of {len(among)})" if len(among) > 1 else ""
     page.item(status.upper(), f"{group.check}: {reason}{of}", paint=Paint.BAD if status is Status.FAIL else Paint.DOUBT)
-    for finding in group.findings:
-        made = f"drill {finding.drill}: " if finding.drill else ""
-        page.item("", f"{made}{told(finding)}", bullet=len(group.findings) > 1)
-    first, *others = (finding.fix for finding in group.findings)
-    page.item("fix", first, indent=2)
-    if any(other != first for other in others):
-        page.item("", "the same for the other" if len(others) == 1 else f"the same for the {len(others)} others")
+    words = [f"{f'drill {one.drill}: ' if one.drill else ''}{told(one)}" for one in group.findings]
+    shared = _shared(words)
+    for one in words:
+        page.item("", one.removesuffix(shared), bullet=len(words) > 1)
+    if shared:
+        page.item("", f"each: {shared.removeprefix(CLAUSE)}")
+    fixes = list(dict.fromkeys(finding.fix for finding in group.findings))
+    shown = fixes if len(fixes) <= FIXES_SHOWN else fixes[:1]
+    for number, fix in enumerate(shown):
+        page.item("" if number else "fix", fix, indent=0 if number else 2)
+    if fixes[len(shown) :]:
+        page.item("", f"the same for the {len(fixes) - 1} others")
     page.item("more", f"nodeprep explain {group.check}", indent=2)
     _consequences(page, group.consequences)
+
+
+def _shared(words: list[str]) -> str:
+    """The clauses with which all messages of several devices end: they are said once."""
+    clauses = [one.split(CLAUSE) for one in words]
+    count = 0
+    while len(words) > 1 and all(len(one) > count + 1 for one in clauses) and _have_one(clauses, count):
+        count += 1
+    return "".join(f"{CLAUSE}{one}" for one in clauses[0][len(clauses[0]) - count :])
+
+
+def _have_one(clauses: list[list[str]], place: int) -> bool:
+    """Whether all have the same clause there, counted from the end."""
+    return len({one[-1 - place] for one in clauses}) == 1
 
 
 def told(finding: Finding) -> str:
@@ -164,7 +189,7 @@ def _consequences(page: Page, consequences: list[Finding]) -> None:
 
 
 def _rest(page: Page, findings: tuple[Finding, ...]) -> None:
-    """How many checks are fine; and what this node does not have, by name, so that nobody takes it for fine."""
+    """How many checks are fine; and how many found nothing of their kind here, so that nobody takes that for fine."""
     fine = Counter(check.partition(".")[0] for check in _fine(findings))
     absent = _absent(findings)
     if fine or absent:
@@ -173,20 +198,12 @@ def _rest(page: Page, findings: tuple[Finding, ...]) -> None:
         families = ", ".join(f"{family} {count}" for family, count in fine.items())
         page.item("fine", f"{headline.number(fine.total(), 'check')}: {families}", paint=Paint.GOOD)
     if absent:
-        page.item("absent", f"nothing here for: {', '.join(absent)}")
+        page.item("absent", f"nothing here for {headline.number(absent, 'check')}; -o wide names them")
 
 
-def _absent(findings: Iterable[Finding]) -> list[str]:
-    """The checks that found nothing to judge; a family as one if all its checks did."""
-    families: dict[str, dict[str, bool]] = {}
-    for finding in findings:
-        family = families.setdefault(finding.check.partition(".")[0], {})
-        family[finding.check] = finding.status is Status.ABSENT
-    named = []
-    for name, checks in families.items():
-        absent = [check for check, is_absent in checks.items() if is_absent]
-        named += [f"{name}.* ({len(absent)})"] if len(absent) == len(checks) > 2 else absent
-    return named
+def _absent(findings: Iterable[Finding]) -> int:
+    """How many checks found nothing to judge."""
+    return sum({finding.check: finding.status is Status.ABSENT for finding in findings}.values())
 
 
 def _fine(findings: Iterable[Finding]) -> list[str]:
@@ -203,7 +220,8 @@ def wide(report: Report, style: Style) -> list[str]:
     On a terminal a row is as wide as that, and the longest cells are cut; in a pipe every cell is whole.
     """
     header = ("CHECK", "STATUS", "DEVICE", "REASON", "OBSERVED", "EXPECTED", "NOTE")
-    rows = page_layout.columns([header, *(_row(finding) for finding in _here(report).findings)], style.whole_width)
+    shown = (one for one in _here(report).findings if not style.failing or finding_groups.is_bad(one))
+    rows = page_layout.columns([header, *map(_row, shown)], style.whole_width)
     end = outcome.outcome(report, style.fail_on, strict=style.strict)
     page = Page(10_000, style.colour)
     page.say(headline.headline(report, end), PAINTS[end.word])

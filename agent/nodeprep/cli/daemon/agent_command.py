@@ -260,7 +260,8 @@ def report(agent: Agent) -> str:
         "writableMounts": status.exposed,
         "at": status.at,
     }
-    return json_report.text({"agent": own, "report": json_report.document(status.report, FailOn.FAIL)})
+    document = json_report.document(status.report, FailOn.FAIL, time=clock.utc(status.round_time))
+    return json_report.text({"agent": own, "report": document})
 
 
 def _repair(status: NodeStatus) -> dict[str, object]:

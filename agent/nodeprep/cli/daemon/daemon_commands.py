@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from nodeprep.cli import program
+from nodeprep.cli import options, program
 from nodeprep.cli.options import (
     Config,
     Context,
@@ -21,6 +21,10 @@ from nodeprep.cli.options import (
 # As in facts/kubernetes/device_plugins and facts/machine/nvml, which this need not import.
 BOOKS_DIRECTORY, NVML_DIRECTORY = "/run/nodeprep-kubelet-books", "/run/nodeprep-nvml"
 app = program.commands()
+
+
+def _complete_stage(incomplete: str) -> list[str]:
+    return [stage for stage in ("device", "ready") if stage.startswith(incomplete)]
 
 
 @app.command()
@@ -77,8 +81,25 @@ def agent(
 @app.command("wait-ready")
 def wait_ready(
     *,
-    profile: Annotated[str, typer.Option("--profile", "-p", metavar="NAME", help="Profile whose gate it waits for.")],
-    stage: Annotated[str, typer.Option("--stage", metavar="device|ready", help="Stage of the gate that must be open.")],
+    profile: Annotated[
+        str,
+        typer.Option(
+            "--profile",
+            "-p",
+            metavar="NAME",
+            help="Profile whose gate it waits for.",
+            autocompletion=options.complete_profile,
+        ),
+    ],
+    stage: Annotated[
+        str,
+        typer.Option(
+            "--stage",
+            metavar="device|ready",
+            help="Stage of the gate that must be open.",
+            autocompletion=_complete_stage,
+        ),
+    ],
     timeout: Annotated[
         str | None, typer.Option("--timeout", metavar="DURATION", help="By default, no limit; 0: look once.")
     ] = None,

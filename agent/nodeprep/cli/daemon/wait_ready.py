@@ -48,7 +48,7 @@ def wait(
     known = False
     while why := _why_closed(directory, profile, stage, boot_id):
         known = known or gate_files.is_known(directory, profile)
-        others = "" if known else _open_gates(directory, boot_id)
+        others = "" if known else f"{_open_gates(directory, boot_id)}{_nearest(profile)}"
         waited = clock.now() - started
         if timeout_seconds is not None and waited >= timeout_seconds:
             after = f"after {waited:.0f} s" if waited >= 1 else "now"
@@ -83,6 +83,15 @@ def _open_gates(directory: str, boot_id: str) -> str:
     names = sorted(gate_files.file_name(profile, stage) for profile, stage in gate_files.open_gates(directory, boot_id))
     more = f" and {len(names) - GATES_SHOWN} more" if len(names) > GATES_SHOWN else ""
     return f"; open here: {', '.join(names[:GATES_SHOWN]) or 'none'}{more}"
+
+
+def _nearest(profile: str) -> str:
+    """The built-in profiles that a mistyped name may mean."""
+    from nodeprep import typed_yaml
+    from nodeprep.config.built_in_profiles import PROFILES
+
+    near = "" if profile in PROFILES else typed_yaml.similar(profile, PROFILES)
+    return f"; {near}" if near else ""
 
 
 def _boot_id() -> str:

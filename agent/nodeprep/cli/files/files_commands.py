@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from nodeprep.cli import program
+from nodeprep.cli import options, program
 from nodeprep.cli.check.choices import ListFormat
 from nodeprep.cli.nodes.nodes_commands import Context, Kubeconfig, Names, Namespace, Selector
 from nodeprep.cli.options import (
@@ -48,9 +48,28 @@ def capture(
     program.end(body)
 
 
+@profiles.command("list")
+def list_profiles(
+    output: Annotated[ListFormat, typer.Option("--output", "-o", help="Output format.")] = ListFormat.TABLE,
+) -> None:
+    """List the built-in profiles: for which jobs they are, and how many gates they have."""
+
+    def body() -> int:
+        from nodeprep.cli.files import profile_command as command
+
+        return command.list_all(output)
+
+    program.end(body)
+
+
 @profiles.command("show")
 def show_profile(
-    asked: Annotated[str, typer.Argument(metavar="NAME|FILE", help="A built-in profile or a file.")],
+    asked: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME|FILE", help="A built-in profile or a file.", autocompletion=options.complete_profile
+        ),
+    ],
 ) -> None:
     """Print a profile with everything that it inherits."""
 

@@ -9,7 +9,8 @@ from nodeprep import check_round, facts, job_profile
 from nodeprep.assessment import Assessment
 from nodeprep.checks import IDS
 from nodeprep.cli import page_layout, place, terminal, usage
-from nodeprep.cli.check import agent_knowledge, assessments
+from nodeprep.cli.check import agent_knowledge, assessments, json_report
+from nodeprep.cli.check.choices import ListFormat
 from nodeprep.cli.check.look_pair import LookPair
 from nodeprep.cli.check.node_watch import NodeWatch
 from nodeprep.cli.files import capture_judgement, output_file
@@ -36,6 +37,18 @@ from nodeprep.values import replace
 LOOKED_AT = (rdma.FACT, pci.FACT, links.FACT, devnodes.FACT, modules.FACT)
 NOTES_LIMIT = 5
 SETTLE_SECONDS = 1.0  # between the two looks at a live node, as `check` does by default
+
+
+def list_all(output: ListFormat) -> int:
+    """Print the built-in profiles."""
+    known = [profile_files.effective(name) for name in BUILT_IN]
+    if output is ListFormat.JSON:
+        listed = [{"name": one.name, "description": one.description, "gates": list(one.gates)} for one in known]
+        terminal.put(json_report.text(listed))
+        return 0
+    rows = [(one.name, str(len(one.gates)), " ".join(one.description.split())) for one in known]
+    terminal.put("\n".join(page_layout.columns([("PROFILE", "GATES", "FOR"), *rows], terminal.whole_width())))
+    return 0
 
 
 def capture(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from nodeprep.cli import terminal
 from nodeprep.job_profile import API_VERSION
+from nodeprep.newer_python import UTC
 from nodeprep.publish import agent_lease
 from nodeprep.publish.fleet_rows import FleetRow, Readiness
 from nodeprep.values import Struct, field

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 import h11
 
@@ -14,6 +14,9 @@ from nodeprep.doors.http import failure
 from nodeprep.doors.http.failure import BodyTooLarge, HttpFailure
 from nodeprep.doors.http.transport import Endpoint, Transport
 from nodeprep.model import Why
+
+if TYPE_CHECKING:
+    from typing import Self
 
 HEAD_BYTES = 16 << 10  # of the headers of an answer or a chunk: the default of h11; an API server sends 1 KB
 HEADERS_COUNT = 100  # of one answer; http.client has the same limit

@@ -14,12 +14,13 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
-from nodeprep import redaction
+from nodeprep import newer_python, redaction
 from nodeprep.doors import children, clock
 from nodeprep.model import CannotLook, Unreadable, Why
+from nodeprep.newer_python import UTC
 from nodeprep.values import Value, redacted
 
 VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
@@ -142,7 +143,7 @@ class ExecPlugin:
         if bool(certificate) != bool(key) or not (token or certificate):
             raise self._blind(Why.MALFORMED, "its status has neither a token nor a certificate with its key")
         try:
-            end = datetime.fromisoformat(until) if until else None
+            end = newer_python.moment(until) if until else None
         except ValueError as error:
             raise self._blind(Why.MALFORMED, "its expirationTimestamp is no time") from error
         pem = f"{certificate}\n{key}\n" if certificate else ""
@@ -161,4 +162,4 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 def _now() -> datetime:
-    return datetime.fromisoformat(clock.utc())
+    return newer_python.moment(clock.utc())

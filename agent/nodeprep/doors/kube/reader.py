@@ -7,13 +7,12 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from threading import Lock
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
-from nodeprep import __version__, redaction
+from nodeprep import __version__, newer_python, redaction
 from nodeprep.doors import clock
 from nodeprep.doors.kube.requests import BODY_LIMIT_BYTES, CONNECT, READ, WORDS, ApiResponse, Broken, Peer, Wire
 from nodeprep.model import CannotLook, Unreadable, Why
@@ -21,6 +20,8 @@ from nodeprep.pattern import Pattern
 from nodeprep.values import Value, field, replace
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from nodeprep.doors.kube.exec_plugin import ExecPlugin
 
 OBSERVATION_TIMEOUT_SECONDS = 4.5  # for all requests and the plugin of one observation, which has 5 s
@@ -128,7 +129,7 @@ class ApiReader:
         self.node = access.node
         self.server = redaction.masked(access.peer.url)
         self.lost: Unreadable | None = None
-        self.now = datetime.fromisoformat(clock.utc()).timestamp()
+        self.now = newer_python.moment(clock.utc()).timestamp()
         self._wire: Wire | None = None
         self._access = access
         opened = access.opened(seconds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
@@ -13,6 +13,7 @@ from nodeprep.doors.http.client import HttpClient
 from nodeprep.doors.http.failure import BodyTooLarge, HttpFailure
 from nodeprep.doors.http.transport import Endpoint
 from nodeprep.model import Why
+from nodeprep.newer_python import UTC
 from nodeprep.pattern import Pattern
 from nodeprep.values import Value, redacted
 

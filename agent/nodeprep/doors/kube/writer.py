@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
 
 from nodeprep.doors.kube.reader import ApiAccess
 from nodeprep.doors.kube.requests import WORDS, ApiResponse, Broken, Wire
 from nodeprep.model import Unreadable
 from nodeprep.values import Value, field
+
+if TYPE_CHECKING:
+    from typing import Self
 
 MERGE = "application/merge-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"  # lists merge by their keys: conditions by type

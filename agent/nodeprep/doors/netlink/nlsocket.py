@@ -20,7 +20,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from types import TracebackType
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+if TYPE_CHECKING:
+    from typing import Self
 
 # include/uapi/linux/netlink.h
 HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from enum import StrEnum
 
 from nodeprep.facts.expected import soundness
 from nodeprep.facts.machine import pcie
@@ -13,6 +12,7 @@ from nodeprep.facts.rdma.rdma import Port, Rdma, RdmaDevice
 from nodeprep.facts.rdma.rdma_netlink import RdmaNetlink
 from nodeprep.link_layers import ETHERNET, INFINIBAND
 from nodeprep.model import Subject, grouped
+from nodeprep.newer_python import StrEnum
 from nodeprep.pattern import Pattern
 from nodeprep.shown import field_of
 from nodeprep.values import Value, field, replace

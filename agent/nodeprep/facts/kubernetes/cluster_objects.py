@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
-from nodeprep import redaction
+from nodeprep import newer_python, redaction
 from nodeprep.facts.kubernetes.cluster import (
     DOMAINS,
     INSTANCE_NUMBERS,
@@ -28,6 +27,7 @@ from nodeprep.facts.kubernetes.cluster import (
     Toleration,
 )
 from nodeprep.model import Unreadable, Why
+from nodeprep.newer_python import UTC
 from nodeprep.pattern import Pattern
 
 T = TypeVar("T")
@@ -79,7 +79,7 @@ def age(time: str, now: float) -> float | None:
 def moment(time: object) -> float | None:
     """A time of the API server (RFC 3339) in seconds since 1970; None for any other text."""
     try:
-        then = datetime.fromisoformat(time) if isinstance(time, str) else None
+        then = newer_python.moment(time) if isinstance(time, str) else None
     except ValueError:
         return None
     at = 0.0 if then is None else then.replace(tzinfo=then.tzinfo or UTC).timestamp()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from enum import StrEnum
 from functools import cache
 
 from nodeprep import log_speakers
+from nodeprep.newer_python import StrEnum
 from nodeprep.pattern import Pattern
 
 # A conversion of printk: flags, width, precision, length, letter. %p goes on with letters, and drivers use these

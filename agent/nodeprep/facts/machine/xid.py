@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
 from functools import cache
 
 from nodeprep.facts.machine.kernel_log import KernelLogLine
+from nodeprep.newer_python import StrEnum
 from nodeprep.pattern import Pattern
 from nodeprep.values import Value
 

@@ -1,0 +1,149 @@
+"""`check --snapshot A B C` and `compare A B`: several recorded hosts in one table, and held against each other."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from nodeprep.assessment import Assessment
+from nodeprep.checks import IDS
+from nodeprep.cli import page_layout, terminal
+from nodeprep.cli.check import (
+    assessments,
+    check_selection,
+    finding_groups,
+    host_traits,
+    json_report,
+    line_report,
+    outcome,
+)
+from nodeprep.cli.check.check_command import CheckOptions
+from nodeprep.cli.check.choices import CheckFormat, ListFormat
+from nodeprep.cli.check.host_traits import Oddity, Traits
+from nodeprep.cli.check.outcome import CheckOutcome
+from nodeprep.cli.files import snapshot_command
+from nodeprep.cli.usage import UsageError
+from nodeprep.job_profile import API_VERSION
+from nodeprep.model import Report, Status
+from nodeprep.values import Value, replace
+
+COLUMNS = ("HOST", "VERDICT", "FAULTS", "WARNINGS", "FIRST FAULT")
+WORST_FIRST = (1, 3, 0)  # exit codes of all hosts together
+UNLIKE = 1  # exit code of `compare` where hosts differ
+
+
+class RecordedHost(Value):
+    """One recording, judged. `name` is the node's, or the file's where it shows none."""
+
+    name: str
+    file: str
+    report: Report
+    end: CheckOutcome
+    traits: Traits
+
+
+def check(asked: CheckOptions, files: tuple[str, ...]) -> int:
+    """Judge the recordings, each by its own profile unless another one is named; returns the worst exit code.
+
+    Raises UsageError.
+    """
+    if asked.output is CheckFormat.JUNIT:
+        raise UsageError(f"-o {asked.output} is of one host, found {len(files)} recordings")
+    hosts = judged(asked, files)
+    odd = host_traits.oddities({one.name: one.traits for one in hosts})
+    if not asked.quiet:
+        match asked.output:
+            case CheckFormat.JSON:
+                terminal.put(json_report.text(_document(asked, hosts, odd)))
+            case CheckFormat.LINE:
+                terminal.put(
+                    "\n".join(line_report.line(one.report, asked.fail_on, strict=asked.strict) for one in hosts)
+                )
+            case _:
+                terminal.put("\n".join(_table(asked, hosts, odd)))
+    codes = {one.end.exit_code for one in hosts}
+    return next(code for code in WORST_FIRST if code in codes)
+
+
+def compare(files: tuple[str, ...], output: ListFormat) -> int:
+    """Print in what recordings differ; 0 if in nothing. Raises UsageError."""
+    if len(files) < 2:
+        raise UsageError(f"compare: found {len(files)} recording, wanted two or more (nodeprep snapshot)")
+    read = [snapshot_command.read(file) for file in files]
+    names = _unique([one.node for one in read], files)
+    known = {name: host_traits.traits(one.look()[0]) for name, one in zip(names, read, strict=True)}
+    every = dict.fromkeys(trait for one in known.values() for trait in one)
+    rows = [(trait, *(known[name].get(trait, host_traits.NOTHING) for name in names)) for trait in every]
+    rows = [row for row in rows if len(set(row[1:])) > 1]
+    if output is ListFormat.JSON:
+        found = [{"trait": row[0], "values": dict(zip(names, row[1:], strict=True))} for row in rows]
+        document = {"apiVersion": API_VERSION, "kind": "Comparison", "hosts": list(names), "differences": found}
+        terminal.put(json.dumps(document, indent=2))
+    elif rows:
+        terminal.put("\n".join(page_layout.columns([("TRAIT", *names), *rows], terminal.whole_width())))
+    else:
+        terminal.put(f"{', '.join(names)}: alike in {len(every)} traits")
+    return UNLIKE if rows else 0
+
+
+def judged(asked: CheckOptions, files: tuple[str, ...]) -> list[RecordedHost]:
+    """Raises UsageError for a file that is no recording."""
+    checks, deselected = check_selection.select(IDS, asked.only, asked.skip)
+    read = [(file, snapshot_command.read(file)) for file in files]
+    found = []
+    for file, recording in read:
+        own = assessments.of_recording(recording, asked.profile, asked.config, checks, deselected)
+        assessment: Assessment = replace(own, requested=asked.requested, names_elsewhere=asked.names_elsewhere)
+        look, before = recording.look()
+        report = assessment.report(look, before, assessment.select(look))
+        end = outcome.outcome(report, asked.fail_on, strict=asked.strict)
+        found.append(RecordedHost(report.node, file, report, end, host_traits.traits(look)))
+    names = _unique([one.name for one in found], files)
+    return [replace(one, name=name) for one, name in zip(found, names, strict=True)]
+
+
+def _unique(names: list[str], files: tuple[str, ...]) -> list[str]:
+    """The names of hosts; with the file where a name is empty or there twice: two recordings of one host."""
+    return [
+        name if name and names.count(name) == 1 else f"{name} ({file})".strip()
+        for name, file in zip(names, files, strict=True)
+    ]
+
+
+def _table(asked: CheckOptions, hosts: list[RecordedHost], odd: list[Oddity]) -> list[str]:
+    rows = [
+        (
+            one.name,
+            one.end.word.replace("-", " ").upper(),
+            str(sum(len(group.findings) for group in finding_groups.faults(one.report.findings, Status.FAIL))),
+            str(sum(len(group.findings) for group in finding_groups.faults(one.report.findings, Status.WARN))),
+            line_report.first_fault(one.report, asked.fail_on),
+        )
+        for one in hosts
+        if not asked.failing or one.end.exit_code
+    ]
+    lines = page_layout.columns([COLUMNS, *rows], terminal.whole_width()) if rows else []
+    ready = sum(one.end.exit_code == 0 for one in hosts)
+    lines += ["", f"{ready} of {len(hosts)} without a fault"]
+    if odd:
+        words = [(one.host, one.trait, one.has, f"{one.others_have} ({one.others} of {len(hosts)})") for one in odd]
+        lines += ["", "unlike the others:"]
+        lines += page_layout.columns([("HOST", "TRAIT", "HAS", "OTHERS HAVE"), *words], terminal.whole_width())
+    known = {one.name: one.traits for one in hosts}
+    lines += [f"no majority: {trait}: {values}" for trait, values in host_traits.split(known)]
+    return lines
+
+
+def _document(asked: CheckOptions, hosts: list[RecordedHost], odd: list[Oddity]) -> dict[str, Any]:
+    from nodeprep.doors import clock
+
+    time = clock.utc()
+    reports = [
+        json_report.document(one.report, asked.fail_on, time=time, strict=asked.strict, failing=asked.failing)
+        for one in hosts
+    ]
+    unlike = [
+        {"host": one.host, "trait": one.trait, "has": one.has, "othersHave": one.others_have, "others": one.others}
+        for one in odd
+    ]
+    return {"apiVersion": API_VERSION, "kind": "ReportList", "items": reports, "unlike": unlike}
