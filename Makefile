@@ -32,7 +32,7 @@ next := nice -n 5
 # Tests that wait longest begin first. An idle process takes tests from the one that has most of them.
 waiting := $(wildcard tests/cluster/test_publish_*.py) tests/cluster/test_plugin_updated.py tests/cluster/test_publisher.py
 last := nice -n 15
-proofs := fuzz histories chaos coverage planted repair drills kills rollout tests bench
+proofs := fuzz histories chaos coverage planted repair drills kills rollout pythons tests bench
 rigs := netns lab provision cluster kubernetes daemonset slurm
 
 .PHONY: help
@@ -219,6 +219,10 @@ prove-fuzz prove-histories prove-chaos prove-coverage prove-planted $(addprefix 
 	@.ci/prove $* $(MAKE) $*
 prove-tests:
 	@.ci/prove tests $(py) -m pytest -m prove $(foreach one,$(remedies) $(drills) $(kills) $(rollout),--ignore $(one)) tests
+.PHONY: prove-pythons
+prove-pythons: ## check, snapshot, compare and the agent on each Python from 3.10 on that is found here
+	@.ci/venv dev
+	@.ci/prove pythons .ci/pythons
 .PHONY: prove-rollout
 prove-rollout: ## a wrong number in the configuration of ten nodes, for an hour
 	@.ci/prove rollout $(py) -m pytest -s -m prove $(rollout)

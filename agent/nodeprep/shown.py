@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, cast, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, TypeVar, cast
 
-from nodeprep.newer_python import StrEnum
+from nodeprep.newer_python import StrEnum, dataclass_transform
 from nodeprep.values import Value
 
 T = TypeVar("T")
