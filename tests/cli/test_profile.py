@@ -347,7 +347,7 @@ def test_a_mistake_in_the_configuration_is_one_line_for_every_command(
         assert done.stderr.count("\n") == 1
 
 
-def test_the_built_in_profiles_are_listed_with_their_jobs() -> None:
+def test_the_built_in_profiles_are_listed_with_their_jobs(nodeprep: Runs) -> None:
     lines = nodeprep("profile", "list").stdout.splitlines()
     assert lines[0].split() == ["PROFILE", "GATES", "FOR"]
     assert [line.split()[0] for line in lines[1:]] == list(BUILT_IN)

@@ -183,7 +183,7 @@ WRONG_USE = [
     (("chek",), "nodeprep", "no such command 'chek'"),
     (("--nope",), "nodeprep", "no such option: --nope"),
     (("check", "--rot", "x"), "nodeprep check", "no such option: --rot"),
-    (("check", "foo"), "nodeprep check", "got unexpected extra argument"),
+    (("list", "foo"), "nodeprep list", "got unexpected extra argument"),
     (("check", "-o", "xml"), "nodeprep check", "invalid value for '--output' / '-o': 'xml' is not one of "),
     (("check", "--fail-on", "nope"), "nodeprep check", "invalid value for '--fail-on': 'nope' is not one of "),
     (("explain",), "nodeprep explain", "missing argument 'ID|FAMILY|REASON'; see "),

@@ -22,10 +22,15 @@ from tests.rigs.waiting import until
 
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
 NAME = "gpu-17"
+ADDRESS = "198.51.100.17"  # with none but the loopback's, getaddrinfo of slurmctld finds no family (AI_ADDRCONFIG)
+NETWORK = f"""
+hostname {NAME} && ip link set lo up && ip link add s0 type veth peer name s1 && ip address add {ADDRESS}/24 dev s0 &&
+ip link set s0 up && ip link set s1 up && exec sleep infinity
+"""
 SCRIPTS = Path(__file__).resolve().parents[2] / "agent/host/slurm"
 CONFIGURATION = """\
 ClusterName=test
-SlurmctldHost={name}(127.0.0.1)
+SlurmctldHost={name}({address})
 AuthType=auth/munge
 AuthInfo=socket={home}/munge/socket
 CredType=cred/munge
@@ -47,7 +52,7 @@ HealthCheckNodeState=ANY
 Prolog={home}/bin/nodeprep-prolog
 Epilog={home}/bin/nodeprep-epilog
 PrologFlags=Alloc
-NodeName={name} NodeAddr=127.0.0.1 CPUs=1 State=UNKNOWN
+NodeName={name} NodeAddr={address} CPUs=1 State=UNKNOWN
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
@@ -65,6 +70,14 @@ class Slurm:
         self._pid = 0
 
     def __enter__(self) -> Self:
+        try:
+            self._boot()
+        except BaseException as error:
+            self.__exit__(type(error), error, None)
+            raise
+        return self
+
+    def _boot(self) -> None:
         missing = [one for one in ("munged", "slurmctld", "slurmd", "scontrol") if _program(one) is None]
         if missing or os.geteuid() != 0:
             raise CannotStart(f"root and {', '.join(PACKAGES)} are needed; missing: {', '.join(missing) or 'root'}")
@@ -74,13 +87,12 @@ class Slurm:
         for one in SCRIPTS.iterdir():
             shutil.copy(one, self.home / "bin")
         self.answers("echo 'here READY'; exit 0")
-        conf = CONFIGURATION.format(name=NAME, home=self.home, interval=self.interval)
+        conf = CONFIGURATION.format(name=NAME, home=self.home, interval=self.interval, address=ADDRESS)
         (self.home / "slurm.conf").write_text(conf)
         key = self.home / "munge/key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o600)
-        words = f"hostname {NAME} && ip link set lo up && exec sleep infinity"
-        first = self._start("unshare", "--net", "--uts", "sh", "-c", words)
+        first = self._start("unshare", "--net", "--uts", "sh", "-c", NETWORK)
         self._pid = first.pid
         until(lambda: self.run("hostname").strip() == NAME, "the namespaces")
         files = {name: self.home / "munge" / name for name in ("socket", "pid", "log", "seed")}
@@ -90,7 +102,6 @@ class Slurm:
         self._inside("slurmctld", "-D", "-f", str(self.home / "slurm.conf"))
         self._inside("slurmd", "-D", "-f", str(self.home / "slurm.conf"), "-N", NAME)
         until(lambda: self.state() == "IDLE", "an idle node", 60.0)
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if error is not None:
@@ -106,7 +117,8 @@ class Slurm:
         new.write_text(f"#!/bin/sh\n{script}\n")
         new.chmod(0o755)
         new.replace(program)
-        settings = f"NODEPREP={program}\nNODEPREP_DEADLINE=5\n"
+        where = self.home / "slurm.conf"  # slurmd tells it to prolog and epilog, and not to the health check
+        settings = f"NODEPREP={program}\nNODEPREP_DEADLINE=5\nexport SLURM_CONF={where}\n"
         (self.home / "bin/nodeprep-slurm.conf").write_text(settings)
 
     def judges(self, root: Path) -> None:

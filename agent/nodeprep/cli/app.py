@@ -16,7 +16,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "check": ("Judge this node, a copy of one, or a recording.", "check.check_commands:app"),
     "list": ("List the checks, in the order in which a person would look.", "check.check_commands:app"),
     "explain": ("Say what a check asks, why, what it needs and what to do when it fails.", "check.check_commands:app"),
-    "compare": ("Say in what recorded hosts differ.", "check.check_commands:app"),
+    "compare": (
+        "Say in what recorded hosts differ: machine, kernel, firmware, rates, MTU, versions, missing devices.",
+        "check.check_commands:app",
+    ),
     "snapshot": (
         "Record everything that `check` looks at in one file, for `check --snapshot`.",
         "check.check_commands:app",

@@ -67,7 +67,8 @@ def split(hosts: Mapping[str, Traits]) -> list[tuple[str, str]]:
     for name in dict.fromkeys(name for known in hosts.values() for name in known):
         counts = Counter(known.get(name, NOTHING) for known in hosts.values())
         if len(counts) > 1 and counts.most_common(1)[0][1] * 2 <= len(hosts):
-            found.append((name, "; ".join(f"{count} hosts: {value}" for value, count in counts.most_common())))
+            told = (f"{count} host{'' if count == 1 else 's'}: {value}" for value, count in counts.most_common())
+            found.append((name, "; ".join(told)))
     return found
 
 
