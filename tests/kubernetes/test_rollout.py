@@ -43,6 +43,8 @@ from tests.kubernetes.shipped import (
     watched,
 )
 from tests.rigs.cluster import Cluster, Node
+from tests.rigs.cluster_tools import tools
+from tests.rigs.images import REPOSITORY
 from tests.rigs.waiting import until
 
 # Of a pod without privileges, see daemonset/README.md; each only where the node has what it is about.
@@ -143,6 +145,22 @@ def test_debug(installed: Cluster, node: Node) -> None:
     assert "root      /host (live)" in text
     assert re.search(r"agent +Ready for ", text)
     assert "according to the agent" in text
+
+
+def test_containerd_alone(node: Node) -> None:
+    """The command of docs/hosts.md, with the image of the rig."""
+    page_text = (Path(__file__).resolve().parents[2] / "docs/hosts.md").read_text()
+    (command,) = (line for line in page_text.splitlines() if line.startswith("ctr run "))
+    ctr = f"{tools() / 'root/usr/bin/ctr'} -n k8s.io"
+    words = command.replace("ctr run", f"{ctr} run", 1).replace("IMAGE:TAG", f"{REPOSITORY}:dev")
+
+    def judged() -> str:
+        done = node.run("sh", "-c", f"{words} --only cni.*,route.default; echo exit $?")
+        return done if "exit 0" in done or "exit 1" in done else ""
+
+    said = until(judged, "a verdict")
+    assert "/host (live)" in said, said
+    assert "cni." in said or "PASSED" in said, said
 
 
 def test_a_killed_agent(installed: Cluster, node: Node) -> None:

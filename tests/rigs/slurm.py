@@ -67,6 +67,7 @@ class Slurm:
     def __init__(self, home: Path, interval: int = 0) -> None:
         self.home, self.interval = home, interval
         self._stack = ExitStack()
+        self._processes: list[subprocess.Popen[bytes]] = []
         self._pid = 0
 
     def __enter__(self) -> Self:
@@ -108,6 +109,8 @@ class Slurm:
             for name in ("slurmctld.log", "slurmd.log"):
                 file = self.home / name
                 print(f"{name}:\n{file.read_text()[-3000:] if file.exists() else 'none'}")
+        for process in reversed(self._processes):
+            process.terminate()
         self._stack.close()
 
     def answers(self, script: str) -> None:
@@ -152,7 +155,9 @@ class Slurm:
 
     def _start(self, *argv: str) -> subprocess.Popen[bytes]:
         log = self._stack.enter_context((self.home / "console.log").open("ab"))
-        return self._stack.enter_context(ending(subprocess.Popen(argv, stdout=log, stderr=log)))
+        process = self._stack.enter_context(ending(subprocess.Popen(argv, stdout=log, stderr=log)))
+        self._processes.append(process)
+        return process
 
 
 def _program(name: str) -> str | None:
