@@ -173,7 +173,8 @@ class AgentState(Value):
     values, by "check place port", at which gate checks last passed. `rules_changed_at` is when another version or
     configuration took over, and `rule_change` says which of both (a word of `rule_change.RuleChange`, as text).
     `former_passed` is `passed` at that time. `former_profile` and `former_waivers` are `profile` and `waivers` before
-    the first of several changes, as long as a hold may rest on them. `former_gates` are the gates that were open, and
+    the first of several changes, as long as a hold may rest on them. `judged_anew` are the checks that could look at
+    everything since the change. `former_gates` are the gates that were open, and
     `former_profiles` the profiles that the node had, but for such as never opened. `unproven_until` are gates that were
     added to an open profile, each with the time until which the profile stays open although they have not passed.
     `came_with_rules` are those of them that the change brought. A rollout waits for them.
@@ -224,6 +225,7 @@ class AgentState(Value):
     former_profiles: tuple[str, ...] = ()
     former_profile: Mapping[str, Any] = field(default_factory=dict)
     former_waivers: tuple[Mapping[str, Any], ...] = ()
+    judged_anew: tuple[str, ...] = ()
     all_passing_since: float | None = None
     taint_tolerated: bool = True
     intolerant: Mapping[str, float | None] = field(default_factory=dict)

@@ -28,14 +28,21 @@ OLD, NEW = (Waiver(one, "2030-01-31", "a cable is on order") for one in ("port.s
     ],
 )
 def test_a_mode_may_only_get_lower(mode: Mode, changed: Mode, holds: Mode) -> None:
-    found = opening_change.opened(of(mode=mode), of(mode=changed))
+    found = opening_change.opened(of(mode=mode), of(mode=mode), of(mode=changed))
     assert found.agent.mode is holds
 
 
 def test_a_waiver_may_only_come() -> None:
     in_force = replace(of(), waivers=(OLD,))
-    assert opening_change.opened(in_force, replace(of(), waivers=(NEW,))).waivers == (OLD, NEW)
-    assert opening_change.opened(in_force, of()) == in_force
+    first = opening_change.opened(in_force, in_force, replace(of(), waivers=(NEW,)))
+    assert first.waivers == (OLD, NEW)
+    assert opening_change.opened(in_force, in_force, of()) == in_force
+
+
+def test_a_waiver_that_was_mistyped_and_corrected_is_gone() -> None:
+    started = replace(of(), waivers=(OLD,))
+    mistyped = opening_change.opened(started, started, replace(of(), waivers=(OLD, replace(NEW, check="*"))))
+    assert opening_change.opened(started, mistyped, replace(of(), waivers=(OLD, NEW))).waivers == (OLD, NEW)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +55,7 @@ def test_a_waiver_may_only_come() -> None:
     ],
 )
 def test_all_else_waits(changed: Settings) -> None:
-    assert opening_change.opened(Settings(), changed) == Settings()
+    assert opening_change.opened(Settings(), Settings(), changed) == Settings()
 
 
 def of(**agent: Any) -> Settings:

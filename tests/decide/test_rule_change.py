@@ -6,17 +6,23 @@ from typing import Any
 
 import pytest
 
-from nodeprep.agent_state import AgentState, BlindSince
+from nodeprep.agent_state import AgentState, BlindSince, NodeState
 from nodeprep.decide import fault_confirmation, rollout, rule_change, stored_state
 from nodeprep.decide.fault_confirmation import ConfirmationPolicy
 from nodeprep.decide.gate_readiness import ProfileReadiness
 from nodeprep.decide.rule_change import NO_JUDGEMENT, RULE_HOLD_SECONDS, FormerJudgement
-from nodeprep.model import Finding, Status, Subject
+from nodeprep.model import Finding, Status
 from nodeprep.values import replace
-from tests.agent_state_values import PLACE, WAIVED, agent_state, case, check, checks, finding, observation
+from tests import agent_state_values
+from tests.agent_state_values import PLACE, WAIVED, case, check, checks, finding, observation
 
 KEY = f"port.state {PLACE} 1"
 OPEN = (("rdma", "device"), ("rdma", "ready"))
+
+
+def agent_state(**different: Any) -> AgentState:
+    """Of a node whose gates are open: no other one has a hold."""
+    return agent_state_values.agent_state(**({"state": NodeState.READY} | different))
 
 
 def seen(before: AgentState, at: float, *findings: Finding) -> AgentState:
@@ -89,11 +95,13 @@ SPARED = [
     (VERSION | UNNAMED, {"observed": ""}, None),
     (VERSION | UNNAMED | {"passed": {KEY: "4"}}, {}, None),
     ({"rules_changed_at": None}, {}, None),
+    ({"state": NodeState.UNHEALTHY}, {}, None),  # a hold opens no closed gate
+    ({"state": NodeState.BOOTSTRAP}, {}, None),
 ]
 
 
 ASKED = FormerJudgement(frozenset({"port.state"}), frozenset())
-TOO = FormerJudgement(frozenset({"port.state"}), frozenset({("port.state", Subject(PLACE, 1, "mlx5_3/1"))}))
+TOO = FormerJudgement(frozenset({"port.state"}), frozenset({"port.state"}))
 JUDGED = [
     # what changed, the value now where "4" passed, what the former configuration says, whether it is held
     ("configuration", "4", ASKED, True),
@@ -340,6 +348,17 @@ def test_a_configuration_that_is_right_again_and_then_wrong_has_a_hold_of_its_ow
     assert not right.cases[0].convicted
     wrong = seen(seen(changed(right, "1.0", "B", 600.0), 610, WRONG), 611, WRONG)
     assert [one.deferred_until for one in wrong.cases] == [1200]
+
+
+def test_what_passed_under_the_new_configuration_first_closes_at_once_when_it_fails() -> None:
+    """Whoever asks for more than before, and has it: a loss within the ten minutes is the node's own."""
+    passed = seen(agent_state(configuration="A"), 100, finding(status=Status.OK))  # no value by which to tell
+    new = seen(changed(passed, "1.0", "B", 200.0), 210, finding(status=Status.OK))
+    lost = seen(seen(new, 220, finding()), 221, finding())
+    assert [(one.convicted, one.deferred_until) for one in lost.cases] == [(True, None)]
+    # Without that first look nobody knows, and it is held.
+    held = seen(seen(changed(passed, "1.0", "B", 200.0), 210, finding()), 211, finding())
+    assert [one.deferred_until for one in held.cases] == [800]
 
 
 def test_a_waiver_that_is_taken_away_closes_nothing_for_a_while() -> None:

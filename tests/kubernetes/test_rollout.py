@@ -148,19 +148,19 @@ def test_debug(installed: Cluster, node: Node) -> None:
 
 
 def test_containerd_alone(node: Node) -> None:
-    """The command of docs/hosts.md, with the image of the rig."""
+    """The command of docs/hosts.md, with the image of the rig: a container without Kubernetes judges its host.
+
+    A node of the rig has a boot id of its own, by a mount. This container sees the kernel's, so it takes the checks of
+    files for those of another boot, and says so. Links and routes are the node's.
+    """
     page_text = (Path(__file__).resolve().parents[2] / "docs/hosts.md").read_text()
     (command,) = (line for line in page_text.splitlines() if line.startswith("ctr run "))
     ctr = f"{tools() / 'root/usr/bin/ctr'} -n k8s.io"
     words = command.replace("ctr run", f"{ctr} run", 1).replace("IMAGE:TAG", f"{REPOSITORY}:dev")
-
-    def judged() -> str:
-        done = node.run("sh", "-c", f"{words} --only cni.*,route.default; echo exit $?")
-        return done if "exit 0" in done or "exit 1" in done else ""
-
-    said = until(judged, "a verdict")
-    assert "/host (live)" in said, said
-    assert "cni." in said or "PASSED" in said, said
+    said = node.run("sh", "-c", f"{words} --only cni.parse; echo exit $?")
+    assert "root      /host (live)" in said, said
+    assert "agent     Ready for" in said, said  # the state file of the node's agent is there too
+    assert said.rstrip().endswith("exit 3"), said
 
 
 def test_a_killed_agent(installed: Cluster, node: Node) -> None:

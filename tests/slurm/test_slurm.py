@@ -22,6 +22,7 @@ NOTHING_SAID = [
     "echo 'nodeprep: config.yaml:3: gate: found 1' >&2; exit 2",
     "sleep 30",
     "exit 127",
+    "echo 'ModuleNotFoundError: No module named msgspec' >&2; exit 1",  # a program that breaks ends with 1 too
 ]
 
 

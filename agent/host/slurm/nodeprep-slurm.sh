@@ -10,6 +10,8 @@
 if [ -r "$HERE/nodeprep-slurm.conf" ]; then
     . "$HERE/nodeprep-slurm.conf"
 fi
+PATH=${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin} # Slurm gives its scripts none
+export PATH
 NODEPREP=${NODEPREP:-nodeprep}
 DEADLINE=${NODEPREP_DEADLINE:-45} # seconds for the check; Slurm kills a HealthCheckProgram after 60
 NODE=${SLURMD_NODENAME:-$(hostname -s)}
@@ -24,6 +26,10 @@ judge() {
     LINE=$(timeout -k 5 "$DEADLINE" "$NODEPREP" check -o line 2>&1)
     CODE=$?
     LINE=$(printf %s "$LINE" | tail -n 1 | cut -d ' ' -f 2-)
+    case $CODE:$LINE in # a program that breaks ends with 1 too
+    1:"NOT READY"*) ;;
+    1:*) CODE=70 ;;
+    esac
     case $CODE in
     0 | 1) ;;
     124 | 137) say warning "nodeprep check did not end in $DEADLINE s; nothing is drained" ;;

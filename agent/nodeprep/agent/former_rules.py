@@ -33,16 +33,17 @@ def judgement(
     checks = [CHECKS[one] for one in sorted(failing) if one in CHECKS and not CHECKS[one].rates]
     try:
         profile = job_profile.parse(agent_state.former_profile)
+        numbers = wants.wants(profile)
         waivers = tuple(Waiver(**one) for one in agent_state.former_waivers)
+        now_excluded = job_profile.parse(agent_state.profile).exclude if agent_state.profile else ()
     except (InvalidValueError, TypeError):
         return NO_JUDGEMENT  # another version wrote it
-    now_excluded = job_profile.parse(agent_state.profile).exclude if agent_state.profile else ()
     if not checks or set(profile.exclude) - set(now_excluded):
         return NO_JUDGEMENT
     former = replace(assessment, settings=replace(assessment.settings, waivers=waivers))
     profile = former.in_force(profile, latest.facts)
     look = Look(0.0, live=True, facts=latest.facts)
-    judged = check_round.unfolded(checks, look, look, profile, wants.wants(profile))
+    judged = check_round.unfolded(checks, look, look, profile, numbers)
     found, _ = former.waived(judged.findings, latest.facts)
-    fails = {(one.check, one.subject) for one in found if one.status is Status.FAIL and one.waived is None}
+    fails = {one.check for one in found if one.status is Status.FAIL and one.waived is None}
     return FormerJudgement(frozenset(check.id for check in checks), frozenset(fails))

@@ -86,7 +86,7 @@ class Agent:
 
     def __init__(self, means: AgentParts, settings: Settings) -> None:
         self.means = means
-        self.settings = settings
+        self.settings = self._started_with = settings
         self.turned_at = clock.now()
         self._asked: set[str] = set()
         self._forgotten = Event()
@@ -387,7 +387,7 @@ class Agent:
 
     def _opened(self, settings: Settings) -> Settings:
         """What of these settings holds at once. The rest waits for a start, and until then that is said."""
-        opened = opening_change.opened(self.settings, settings)
+        opened = opening_change.opened(self._started_with, self.settings, settings)
         if waiting := written.changes(opened, settings):
             self._reconciler.config_trouble = (
                 f"{settings.file} changed and this agent goes by it from its next start, so that a rollout can stop a "

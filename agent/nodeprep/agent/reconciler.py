@@ -95,12 +95,14 @@ class Reconciler(Struct):
     _told_of: tuple[AgentState | None, str, DrillNotice | None] = (None, "", None)
     _taints_since: float | None = None  # since when the taint ought to stand, be it withheld or not
     _met_at: float = 0.0  # what was observed before is of another Node, or may be
+    _ruled_at: float = 0.0  # when these settings came
 
     def follow(self, settings: Settings) -> None:
         """Go by these settings from now on."""
         self.settings, self.selection = settings, None
         digest = verdict_digest.digest(settings)
-        self.agent_state = rule_change.after_rule_change(self.agent_state, __version__, digest, clock.now())
+        self._ruled_at = clock.now()
+        self.agent_state = rule_change.after_rule_change(self.agent_state, __version__, digest, self._ruled_at)
         self._anew = self.proves_anew = True
 
     def forget(self, *, inventory: bool = False) -> None:
@@ -170,7 +172,8 @@ class Reconciler(Struct):
             self.status = self._status(report, self.status.desired, event_sources)
             return self.status
         self.reconciled_at, self._troubled = now, self.trouble
-        fresh = self.latest.fresh(now)
+        # A look that began under the former settings must not open a case under these: it would be as old as they are.
+        fresh = {check: look for check, look in self.latest.fresh(now).items() if look.began >= self._ruled_at}
         findings, _ = assessment.waived(self.latest.findings(), self.latest.facts)
         heard = Observed(
             findings,

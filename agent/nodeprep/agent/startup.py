@@ -58,7 +58,13 @@ def still_true(agent_state: AgentState, version: str, now: float) -> AgentState:
         if gate in asked and 0 <= at - RULE_HOLD_SECONDS <= now
     }
     intolerant = {} if agent_state.taint_tolerated else dict.fromkeys(agent_state.intolerant)
-    return replace(agent_state, unproven_until=waiting, intolerant=intolerant)
+    known = replace(agent_state, unproven_until=waiting, intolerant=intolerant, shutdown="")
+    changed_at = agent_state.rules_changed_at
+    if changed_at is None or 0 <= changed_at <= now:
+        return known
+    return replace(
+        known, rules_changed_at=None, former_passed={}, former_gates=(), former_profiles=(), former_profile={}
+    )
 
 
 def vouched(agent_state: AgentState, there: frozenset[tuple[str, str]], now: float) -> AgentState:

@@ -9,9 +9,12 @@ from nodeprep.values import replace
 MODES = tuple(Mode)  # each may do more to a node than the one before
 
 
-def opened(in_force: Settings, changed: Settings) -> Settings:
-    """The settings in force with the lower of both modes, and with the waivers of both."""
-    new = tuple(one for one in changed.waivers if one not in in_force.waivers)
+def opened(started: Settings, in_force: Settings, changed: Settings) -> Settings:
+    """The settings in force with the lower of both modes, and with the waivers of the start and of the changed ones.
+
+    `started` are the settings that the agent was started with. A waiver that came since, and is gone again, is gone.
+    """
+    new = tuple(one for one in changed.waivers if one not in started.waivers)
     mode = min(in_force.agent.mode, changed.agent.mode, key=MODES.index)
     own = in_force.agent_part if mode is in_force.agent.mode else replace(in_force.agent, mode=mode)
-    return replace(in_force, waivers=(*in_force.waivers, *new), agent_part=own)
+    return replace(in_force, waivers=(*started.waivers, *new), agent_part=own)

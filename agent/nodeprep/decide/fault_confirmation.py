@@ -60,6 +60,7 @@ def confirm(  # noqa: PLR0917 - the memory, and what one round says to it
         unproven_until=rule_change.pending_until(before, blind, now),
         passed=_passing(before.passed, results),
     )
+    after = rule_change.with_judged(after, (one.check.id for one in results if not one.blind_message), now)
     return agent_state if after == agent_state else after
 
 

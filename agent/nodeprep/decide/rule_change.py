@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from nodeprep.agent_state import READY_STAGE, AgentState, Case
-from nodeprep.model import Subject
+from nodeprep.agent_state import READY_STAGE, AgentState, Case, NodeState
 from nodeprep.newer_python import StrEnum
 from nodeprep.values import Value, replace
 
@@ -13,10 +12,10 @@ RULE_HOLD_SECONDS = 600.0  # seconds after another version or configuration came
 
 
 class FormerJudgement(Value):
-    """What the former configuration says of the node as it is: the checks that it judged, and what fails by it."""
+    """What the former configuration says of the node as it is: the checks that it judged, and those that fail by it."""
 
     checks: frozenset[str] = frozenset()
-    fails: frozenset[tuple[str, Subject]] = frozenset()
+    fails: frozenset[str] = frozenset()
 
 
 NO_JUDGEMENT = FormerJudgement()
@@ -69,6 +68,7 @@ def after_rule_change(agent_state: AgentState, version: str, configuration: str,
         former_waivers=agent_state.former_waivers if is_next else agent_state.waivers,
         rules_changed_at=now,
         rule_change=change,
+        judged_anew=(),
         came_with_rules=tuple(one for one in agent_state.came_with_rules if one in agent_state.unproven_until),
     )
 
@@ -102,8 +102,8 @@ def settled(agent_state: AgentState, now: float, *, is_open: bool) -> AgentState
     """
     if is_recent(agent_state, now):
         return agent_state
-    if agent_state.former_profile or agent_state.former_waivers:
-        agent_state = replace(agent_state, former_profile={}, former_waivers=())
+    if agent_state.former_profile or agent_state.former_waivers or agent_state.judged_anew:
+        agent_state = replace(agent_state, former_profile={}, former_waivers=(), judged_anew=())
     if is_open and agent_state.former_gates:
         agent_state = replace(agent_state, former_gates=(), former_profiles=())
     return agent_state
@@ -141,14 +141,19 @@ def deferred(agent_state: AgentState, before: Case | None, after: Case, former: 
 
 
 def _new_hold(agent_state: AgentState, case: Case) -> tuple[float | None, str]:
-    """Until when a case may be held that no earlier rules hold, and by what change."""
+    """Until when a case may be held that no earlier rules hold, and by what change.
+
+    A hold keeps an open gate open. It opens no closed one: that node may have the same fault under another name.
+    """
     changed_at, change = agent_state.rules_changed_at, agent_state.rule_change
-    if changed_at is None:
+    if changed_at is None or agent_state.state is not NodeState.READY:
         return None, ""
     if case.check in pending_gates(agent_state):
         return agent_state.unproven_until[case.check], change
     if not changed_at <= case.opened_at < changed_at + RULE_HOLD_SECONDS:
         return None, ""
+    if change != RuleChange.VERSION and case.check in agent_state.judged_anew and not _is_same(agent_state, case):
+        return None, ""  # the new configuration saw it pass: what is seen changed since
     return changed_at + RULE_HOLD_SECONDS, change
 
 
@@ -161,12 +166,28 @@ def _is_of_rules(agent_state: AgentState, case: Case, change: RuleChange, former
     if case.check in pending_gates(agent_state):
         return True
     passed = agent_state.former_passed.get(AgentState.passed_key(case.check, case.subject))
-    is_same = bool(passed) and passed == case.observed
+    is_same = _is_same(agent_state, case)
     if change is RuleChange.VERSION or (change is RuleChange.BOTH and is_same):
         return is_same
     if case.check in former.checks:
-        return (case.check, case.subject) not in former.fails
+        # Not by subject: the new configuration may name the same fault by another device than the former one.
+        return case.check not in former.fails
     return is_same or not passed
+
+
+def _is_same(agent_state: AgentState, case: Case) -> bool:
+    """Whether the former rules passed this subject at the value that it has now."""
+    return bool(case.observed) and case.observed == agent_state.former_passed.get(
+        AgentState.passed_key(case.check, case.subject)
+    )
+
+
+def with_judged(agent_state: AgentState, checks: Iterable[str], now: float) -> AgentState:
+    """The agent state after these checks could look at everything, while a change of the rules is recent."""
+    new = set(checks) - set(agent_state.judged_anew)
+    if not new or not is_recent(agent_state, now):
+        return agent_state
+    return replace(agent_state, judged_anew=(*agent_state.judged_anew, *sorted(new)))
 
 
 def deferred_cases(agent_state: AgentState, now: float) -> tuple[Case, ...]:

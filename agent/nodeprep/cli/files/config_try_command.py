@@ -50,14 +50,15 @@ def config_map(file: str) -> bytes:
 
     Raises UsageError if it is not sound, or names a file that no ConfigMap beside it can hold.
     """
+    own = os.path.relpath(file)  # so that only a name that is absolute in a file is absolute here
     with usage.usage(), config_file.recorded() as read:
-        configuration.load_settings(file, clock.today())
-    directory, files = Path(file).absolute().parent, {}
+        configuration.load_settings(own, clock.today())
+    directory, files = Path(own).parent, {}
     for path, data in read.items():
-        name = os.path.relpath(Path(path).absolute(), directory)
-        if name.startswith(os.pardir):
-            raise UsageError(f"{file}: names {path}, wanted files in {directory}, as a ConfigMap has them")
-        files[stdin_config.CONFIG if Path(path).absolute() == Path(file).absolute() else name] = data.decode()
+        name = os.path.relpath(path, directory)
+        if Path(path).is_absolute() or name.startswith(os.pardir):
+            raise UsageError(f"{file}: names {path}, wanted the name of a file beside it, as a ConfigMap has them")
+        files[stdin_config.CONFIG if path == own else name] = data.decode()
     return json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "data": files}).encode()
 
 
