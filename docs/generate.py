@@ -6,6 +6,7 @@ tests/test_docs.py proves that all of it is current.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -151,4 +152,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except runbooks.BadSourceError as error:
+        sys.exit(str(error))

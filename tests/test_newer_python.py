@@ -21,7 +21,7 @@ TIMES = [
 
 @pytest.mark.parametrize(("text", "older"), TIMES)
 def test_a_time_is_the_same_for_an_older_python(text: str, older: str) -> None:
-    assert newer_python._as_older(text) == older
+    assert newer_python.as_older(text) == older
     assert newer_python.moment(text) == datetime.fromisoformat(older)
 
 

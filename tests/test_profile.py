@@ -72,7 +72,7 @@ ROWS = [
     (TOP | {"name": "a\nb"}, "name: found 'a\\nb', wanted a word (quote it if it looks like a number)"),
     (TOP | {"gate": []}, "gate: found 'gate', wanted 'gates'"),
     (TOP | {"colour": []}, f"colour: found 'colour', wanted one of {TOP_KEYS}"),
-    (TOP | {"gates": "port.state"}, "gates: found 'port.state', wanted a list of words"),
+    (TOP | {"gates": True}, "gates: found true, wanted a list of words"),
     (TOP | {"gates": ["a", 7]}, "gates[1]: found 7, wanted a word (quote it if it looks like a number)"),
     (TOP | {"want": []}, "want: found a list, wanted keys with values"),
     (TOP | {"want": {"port.mtu": 4200}}, "want.port.mtu: found 4200, wanted keys with values"),

@@ -211,3 +211,9 @@ def test_names_decide_nothing_about_a_fault(good: dict[str, Path], tmp_path: Pat
     before = judged(root, profiles)
     faults.rename(root)
     assert judged(root, profiles) == before
+
+
+def test_a_node_is_not_built_over_something(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert trees.main(["build", "h100-roce", str(tmp_path / "new")]) == 0
+    assert trees.main(["build", "h100-roce", str(tmp_path / "new")]) == 2
+    assert capsys.readouterr().err.startswith(f"{tmp_path / 'new'}: found something there, wanted a directory")

@@ -108,7 +108,7 @@ REFUSED: list[tuple[ValueKind[Any], object, str]] = [
     (typed_yaml.one_of("a", "b"), {"a": 1}, ": found keys with values, wanted one of a, b"),
     (typed_yaml.only("v1"), "v2", ": found 'v2', wanted v1"),
     (typed_yaml.optional(TEXT), 5, ": found 5, wanted a word (quote it if it looks like a number)"),
-    (typed_yaml.list_of(TEXT, "names"), "a", ": found 'a', wanted a list of names"),
+    (typed_yaml.list_of(TEXT, "names"), 5, ": found 5, wanted a list of names"),
     (typed_yaml.list_of(TRUTH), ["a"], "[0]: found 'a', wanted true or false"),
     (MAPPING, [], ": found a list, wanted keys with values"),
     (MAPPING, {5: 1}, ": found keys with values, wanted text as keys"),

@@ -33,11 +33,11 @@ FRACTION_DIGITS = 6  # of a second, which 3.10 reads; it reads 3 as well
 def moment(text: str) -> datetime:
     """A time as RFC 3339 writes it. Raises ValueError."""
     if sys.version_info < (3, 11):
-        text = _as_older(text)
+        text = as_older(text)
     return datetime.fromisoformat(text)
 
 
-def _as_older(text: str) -> str:
+def as_older(text: str) -> str:
     """The same time as 3.10 reads it: without Z, and with six digits of a second or none."""
     if text.endswith(("Z", "z")):
         text = f"{text[:-1]}+00:00"

@@ -27,8 +27,9 @@ def root(tmp_path: Path) -> Path:
 
 
 def documented() -> str:
-    """The rules that install.md says to write before a gate."""
-    (found,) = re.findall(r"```yaml\n(# into config\.yaml.*?)```", (ROOT / "docs/install.md").read_text(), re.DOTALL)
+    """The rules that install-ack.md says to write before a gate."""
+    page = (ROOT / "docs/install-ack.md").read_text()
+    (found,) = re.findall(r"```yaml\n(# into config\.yaml.*?)```", page, re.DOTALL)
     return str(found)
 
 

@@ -167,6 +167,16 @@ def test_a_look_counts_once() -> None:
     assert latest.fresh(2.5) == {"a.b": CheckObservation(2.0, 2.0)}, "also if it shows the same"
 
 
+def test_a_look_that_began_too_early_does_not_count_and_leaves_a_doubt() -> None:
+    latest = LatestFacts((check(),))
+    told(latest, port(1.0, 1))
+    assert latest.fresh(1.5, since=1.2) == {}
+    assert latest.has_doubts, "so that the next look is reconciled although it says the same"
+    told(latest, port(2.0, 1))
+    assert latest.fresh(2.5, since=1.2) == {"a.b": CheckObservation(2.0, 2.0)}
+    assert not latest.has_doubts
+
+
 def test_what_was_looked_at_before_anybody_asked_counts_too() -> None:
     latest = LatestFacts((check(is_one, Port, Bus),))
     told(latest, port(1.0, 1))

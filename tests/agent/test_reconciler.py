@@ -561,11 +561,13 @@ def rail(device: Path) -> bool:
 def test_a_look_that_began_under_the_former_settings_opens_no_case_under_these(root: Path, tmp_path: Path) -> None:
     """Such a case would be older than the settings that made it, and no hold would be for it."""
     node = Node(root, tmp_path / "memory", expecting(tmp_path / "config", 400))
-    node.sees_often(8)
+    node.now -= 100.0
+    assert node.sees_often(8).agent_state.state is NodeState.READY
     node.reconciler.follow(expecting(tmp_path / "config", 800))
-    node.reconciler._ruled_at = node.now + 15.0  # the next look begins 10 s from here
-    assert not [one for one in node.sees().agent_state.cases if one.check == "port.rate"]
-    assert node.sees_often(8).deferred == ("port.rate",)
+    status = node.sees()  # which began 10 s before that
+    assert "port.rate" in failing(status)
+    assert not [one for one in status.agent_state.cases if one.check == "port.rate"]
+    assert node.sees_often(20).deferred == ("port.rate",)
 
 
 def test_a_gate_that_a_configuration_adds_closes_no_open_profile_and_is_awaited(root: Path, tmp_path: Path) -> None:

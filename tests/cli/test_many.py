@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -95,6 +96,9 @@ def test_hosts_that_are_alike(tmp_path: Path) -> None:
     assert told.returncode == single.returncode
     listed = program.nodeprep("check", "--snapshot", *files, "-o", "line").stdout.splitlines()
     assert [line.split()[0] for line in listed] == ["gpu-1", "gpu-2"]
+    twice = [str(shutil.copy(files[0], tmp_path / name)) for name in ("before", "after")]
+    listed = program.nodeprep("check", "--snapshot", *twice, "-o", "line").stdout.splitlines()
+    assert [line.split()[0] for line in listed] == twice
     document = json.loads(program.nodeprep("check", "--snapshot", *files, "-o", "json").stdout)
     assert (document["kind"], document["unlike"], len(document["items"])) == ("ReportList", [], 2)
     same = program.nodeprep("compare", files[0], files[0])

@@ -401,6 +401,9 @@ def main(arguments: list[str]) -> int:
         case ["list"]:
             print("\n".join(f"{name:24} {described(name)['about']}" for name in names()))
             print("\n".join(f"{path.stem:48} {yaml.safe_load(path.read_text())['about']}" for path in cases()))
+        case ["build", _, directory] if Path(directory).exists():
+            print(f"{directory}: found something there, wanted a directory that is not there yet", file=sys.stderr)
+            return 2
         case ["build", name, directory] if name in names():
             print(build(name, Path(directory)))
         case ["build", name, directory] if name in [path.stem for path in cases()]:

@@ -139,15 +139,18 @@ class LatestFacts:
             self._judged([check], *self._two_looks(check, wants), profile, wants)
         return says != self.said or skipped != self.skipped
 
-    def fresh(self, now: float) -> dict[str, CheckObservation]:
-        """The looks that count: of checks whose facts were all observed anew since the last one that did."""
+    def fresh(self, now: float, since: float = 0.0) -> dict[str, CheckObservation]:
+        """The looks that count: of checks whose facts were all observed anew since the last one that did.
+
+        None that began before `since` counts: what it says stays in doubt until the next look.
+        """
         found = {}
         taken, self._taken = self._taken, set()
         for check in self.checks:
             if check.id not in self.said or (check.id in self._observations and taken.isdisjoint(self._sees[check.id])):
                 continue
             look = look_schedule.check_observation(check, self.begun, self._observations.get(check.id), RECORDS, now)
-            if look is not None:
+            if look is not None and look.began >= since:
                 found[check.id] = self._observations[check.id] = look
                 self._counted[check.id] = self._words(check.id)
         return found

@@ -173,7 +173,7 @@ class Reconciler(Struct):
             return self.status
         self.reconciled_at, self._troubled = now, self.trouble
         # A look that began under the former settings must not open a case under these: it would be as old as they are.
-        fresh = {check: look for check, look in self.latest.fresh(now).items() if look.began >= self._ruled_at}
+        fresh = self.latest.fresh(now, self._ruled_at)
         findings, _ = assessment.waived(self.latest.findings(), self.latest.facts)
         heard = Observed(
             findings,

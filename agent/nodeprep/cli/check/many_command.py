@@ -41,6 +41,11 @@ class RecordedHost(Value):
     end: CheckOutcome
     traits: Traits
 
+    @property
+    def told(self) -> Report:
+        """The report whose node nobody else has: by its file if the name of the host is empty or there twice."""
+        return self.report if self.name == self.report.node else replace(self.report, node=self.file)
+
 
 def check(asked: CheckOptions, files: tuple[str, ...]) -> int:
     """Judge the recordings, each by its own profile unless another one is named; returns the worst exit code.
@@ -56,9 +61,7 @@ def check(asked: CheckOptions, files: tuple[str, ...]) -> int:
             case CheckFormat.JSON:
                 terminal.put(json_report.text(_document(asked, hosts, odd)))
             case CheckFormat.LINE:
-                terminal.put(
-                    "\n".join(line_report.line(one.report, asked.fail_on, strict=asked.strict) for one in hosts)
-                )
+                terminal.put("\n".join(line_report.line(one.told, asked.fail_on, strict=asked.strict) for one in hosts))
             case _:
                 terminal.put("\n".join(_table(asked, hosts, odd)))
     codes = {one.end.exit_code for one in hosts}
