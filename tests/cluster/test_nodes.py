@@ -48,6 +48,7 @@ def test_it_asks_for_lists_and_no_more(fleet: Cluster) -> None:
     done = nodes(fleet, "-l", f"pool={POOL}", file=fleet.kubeconfig({"token": token}))
     assert (done.returncode, done.stderr) == (0, "")
     assert [one.partition("?")[0] for one in fleet.requests("system:serviceaccount:default:nodes-reader")] == [
+        "get /apis/apps/v1/namespaces/nodeprep/daemonsets/nodeprep",
         "get /api/v1/namespaces/nodeprep/configmaps/nodeprep-config",
         f"list {NODES}",
         f"list {LEASES}",
