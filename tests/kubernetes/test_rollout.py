@@ -424,7 +424,8 @@ def test_nothing_is_left_after_release_and_delete(installed: Cluster) -> None:
         until(lambda: taints(installed.nodes["n2"].object()), "a taint that is to go")
         code, text = nodes(installed, "release", "--all")
         assert code == 0, text
-        installed.kubectl("delete", "-k", str(DAEMONSET / "overlays/lab"), "--wait", "--timeout=100s")
+        lab = str(DAEMONSET / "overlays/lab")
+        installed.kubectl("delete", "-k", lab, "--ignore-not-found", "--wait", "--timeout=100s")
         for node in installed.nodes.values():
             assert ours(node.object()) == []
     listed = installed.kubectl("get", "leases,pods,configmaps,roles,validatingadmissionpolicies", "-A", "-o", "name")
