@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 MAKEFLAGS += --no-print-directory
 py := .venv/bin/python
 lint_packages := shellcheck
-unit_packages := strace iproute2 util-linux procps prometheus prometheus-alertmanager openssl gcc libc6-dev
+unit_packages := strace iproute2 util-linux procps systemd prometheus prometheus-alertmanager openssl gcc libc6-dev
 bench_packages := gcc libc6-dev
 cluster_packages := jq
 benches := $(filter-out __init__ limits options whole_rounds,$(basename $(notdir $(wildcard tests/bench/*.py)))) ack

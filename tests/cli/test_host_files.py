@@ -6,9 +6,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from nodeprep.cli.daemon import directories
+from tests.rigs.absent import cannot_start
 
 UNIT = Path(__file__).resolve().parents[2] / "agent/host/nodeprep.service"
 
@@ -26,7 +25,7 @@ def test_the_unit_lets_the_agent_write_its_directories_and_no_other() -> None:
 
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
-        pytest.skip("systemd is not installed here")
+        cannot_start("systemd is not installed here")
     program = tmp_path / "nodeprep"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)

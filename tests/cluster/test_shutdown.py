@@ -133,15 +133,21 @@ def test_the_end_of_an_agent_alone_closes_nothing(
         assert not one.agent.lines("closed-for-shutdown")
 
 
+def goes_down_while_held(one: Published, verb: str) -> float:
+    """Seconds that the agent of a Node that goes down takes to end, while the server holds such requests."""
+    one.ready()
+    kubelet_says(one, "False", KUBELET_SAYS)
+    one.proxy.rule(holds(done=False), verb, one.path)
+    began = time.monotonic()
+    assert one.agent.stop() == 0
+    return time.monotonic() - began
+
+
 def test_a_server_that_does_not_answer_leaves_all_as_it_is(cluster: Cluster, here: Checked, tmp_path: Path) -> None:
     """Also where the Node would say it. The agent does not wait for longer than it may."""
     with published(cluster, here.node, tmp_path, "silent-server") as one:
-        one.ready()
-        kubelet_says(one, "False", KUBELET_SAYS)
-        one.proxy.rule(holds(done=False), "GET", one.path)
-        began = time.monotonic()
-        assert one.agent.stop() == 0
-        print(f"ended {time.monotonic() - began:.1f} s after SIGTERM; it asks for {ASK_TIMEOUT_SECONDS:g} s")
+        took = goes_down_while_held(one, "GET")
+        print(f"ended {took:.1f} s after SIGTERM; it asks for {ASK_TIMEOUT_SECONDS:g} s")
         assert one.agent.gates() == OPEN
         one.proxy.lift()
         assert one.taints() == {}
@@ -149,12 +155,7 @@ def test_a_server_that_does_not_answer_leaves_all_as_it_is(cluster: Cluster, her
 
 def test_a_server_that_takes_no_write_ends_in_time(cluster: Cluster, here: Checked, tmp_path: Path) -> None:
     with published(cluster, here.node, tmp_path, "no-writes") as one:
-        one.ready()
-        kubelet_says(one, "False", KUBELET_SAYS)
-        one.proxy.rule(holds(done=False), "PATCH", one.path)
-        began = time.monotonic()
-        assert one.agent.stop() == 0
-        took = time.monotonic() - began
+        took = goes_down_while_held(one, "PATCH")
         assert one.agent.gates() == set()
         (line,) = one.agent.lines("closed-for-shutdown")
         assert "could not be closed in time" in line["trouble"]

@@ -201,17 +201,25 @@ def tried(cluster: Cluster, file: Path, *words: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+def stopped_by(cluster: Cluster, before: dict[str, Object], reason: str, check: str) -> Node:
+    """The one node that a rollout came to, which stays Ready and says by which check the rollout waits."""
+    name = first_replaced(cluster, before)
+    bad = cluster.nodes[name]
+    until(lambda: condition(bad.object())["reason"] == reason, "it says so")
+    for _ in halted(cluster, before, name):
+        code, why = page(bad, "/readyz")
+        assert (code, reason in why, check in why) == (503, True, True), why
+        told = condition(bad.object())
+        assert (told["status"], told["reason"]) == ("True", reason)
+    return bad
+
+
 def test_a_wrong_configuration(installed: Cluster, manifests: Path) -> None:
     """It closes no gate, and stops at the first node, as a wrong release does."""
     before = agents(installed)
     with watched(installed, list(installed.nodes.values())) as seen:
         installed.apply(overlay(manifests, {"config.yaml": configuration(LOOKS, WRONG)}))
-        name = first_replaced(installed, before)
-        bad = installed.nodes[name]
-        until(lambda: condition(bad.object())["reason"] == "VerdictChangedByConfiguration", "it says so")
-        for _ in halted(installed, before, name):
-            code, why = page(bad, "/readyz")
-            assert (code, "VerdictChangedByConfiguration" in why, "fs.mounts" in why) == (503, True, True), why
+        bad = stopped_by(installed, before, "VerdictChangedByConfiguration", "fs.mounts")
         installed.apply(overlay(manifests, {"config.yaml": configuration(LOOKS)}))
         rolled_out(installed)
     assert seen.missing == set()
@@ -289,23 +297,16 @@ def test_a_release_with_a_check_that_always_fails(installed: Cluster, image: Cal
     before, released = agents(installed), images(installed)
     with watched(installed, list(installed.nodes.values())) as seen:
         set_image(installed, "mistaken")
-        name = first_replaced(installed, before)
-        bad = installed.nodes[name]
-        until(lambda: condition(bad.object())["reason"] == "VerdictChangedByUpgrade", "it says so")
-        for _ in halted(installed, before, name):
-            code, why = page(bad, "/readyz")
-            assert (code, "VerdictChangedByUpgrade" in why, "cni.parse" in why) == (503, True, True), why
-            told = condition(bad.object())
-            assert (told["status"], told["reason"]) == ("True", "VerdictChangedByUpgrade")
+        bad = stopped_by(installed, before, "VerdictChangedByUpgrade", "cni.parse")
         shipped.settle_for(installed, shipped.SETTLE)
         installed.kubectl("-n", "nodeprep", "rollout", "undo", "daemonset/nodeprep")
         rolled_out(installed)
     assert images(installed) == released
     changed = {told["metadata"]["name"] for _, told in seen.nodes if "Upgrade" in condition(told)["reason"]}
-    assert changed == {name}
+    assert changed == {bad.name}
     assert seen.missing == set()
     assert seen.tainted() == set()
-    until(lambda: condition(installed.nodes[name].object())["reason"] == "Ready", "no word of it any more")
+    until(lambda: condition(bad.object())["reason"] == "Ready", "no word of it any more")
 
 
 def ended_by(cluster: Cluster, node: Node, how: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.kubernetes import shipped
-from tests.kubernetes.rollout import first_replaced
+from tests.kubernetes.rollout import first_replaced, replaced
 from tests.kubernetes.shipped import UNHEALTHY, agents, condition, configuration, overlay, taints
 from tests.rigs import started
 from tests.rigs.cluster import Cluster
@@ -65,12 +65,12 @@ def test_a_wrong_number_closes_one_node_of_ten_at_most(
     most: set[str] = set()
     while (at := time.monotonic() - began) < MINUTES * 60:
         now, pods = closed(ten), agents(ten)
-        replaced = {one for one, pod in pods.items() if pod["metadata"]["uid"] != before[one]["metadata"]["uid"]}
+        changed = replaced(pods, before)
         if now - said:
-            print(f"{at:6.0f} s: closed {sorted(now)}, agents replaced on {sorted(replaced)}", flush=True)
+            print(f"{at:6.0f} s: closed {sorted(now)}, agents replaced on {sorted(changed)}", flush=True)
         said |= now
         most |= now
-        assert replaced == {name}
+        assert changed == {name}
         assert most <= {name}
         time.sleep(LOOK_SECONDS)
     told = condition(ten.nodes[name].object())
