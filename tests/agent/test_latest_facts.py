@@ -167,13 +167,21 @@ def test_a_look_counts_once() -> None:
     assert latest.fresh(2.5) == {"a.b": CheckObservation(2.0, 2.0)}, "also if it shows the same"
 
 
-def test_a_look_that_began_too_early_does_not_count_and_leaves_a_doubt() -> None:
+def test_a_failure_that_began_too_early_does_not_count_and_leaves_a_doubt() -> None:
     latest = LatestFacts((check(),))
-    told(latest, port(1.0, 1))
+    told(latest, port(1.0, 2))
     assert latest.fresh(1.5, since=1.2) == {}
     assert latest.has_doubts, "so that the next look is reconciled although it says the same"
-    told(latest, port(2.0, 1))
+    told(latest, port(2.0, 2))
     assert latest.fresh(2.5, since=1.2) == {"a.b": CheckObservation(2.0, 2.0)}
+    assert not latest.has_doubts
+
+
+def test_a_pass_and_a_blind_look_that_began_too_early_count() -> None:
+    latest = LatestFacts((check(),))
+    for value in (port(1.0, 1), replace(port(1.1, 1), value=Unreadable(Why.TIMEOUT, "/sys"))):
+        told(latest, value)
+        assert set(latest.fresh(1.5, since=1.2)) == {"a.b"}
     assert not latest.has_doubts
 
 

@@ -142,7 +142,7 @@ class LatestFacts:
     def fresh(self, now: float, since: float = 0.0) -> dict[str, CheckObservation]:
         """The looks that count: of checks whose facts were all observed anew since the last one that did.
 
-        None that began before `since` counts: what it says stays in doubt until the next look.
+        No failure that began before `since` counts: it stays in doubt until the next look.
         """
         found = {}
         taken, self._taken = self._taken, set()
@@ -150,10 +150,13 @@ class LatestFacts:
             if check.id not in self.said or (check.id in self._observations and taken.isdisjoint(self._sees[check.id])):
                 continue
             look = look_schedule.check_observation(check, self.begun, self._observations.get(check.id), RECORDS, now)
-            if look is not None and look.began >= since:
+            if look is not None and (look.began >= since or not self._fails(check.id)):
                 found[check.id] = self._observations[check.id] = look
                 self._counted[check.id] = self._words(check.id)
         return found
+
+    def _fails(self, check: str) -> bool:
+        return any(finding.status is Status.FAIL for finding in self.said[check])
 
     @property
     def has_doubts(self) -> bool:
