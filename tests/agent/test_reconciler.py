@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -467,13 +468,13 @@ def test_a_fault_long_after_an_upgrade_holds_no_rollout_up(root: Path, tmp_path:
     assert node.sees().suspected == ()
 
 
-def expecting(directory: Path, rate: int) -> Settings:
-    """What an operator writes of ports that belong here."""
+def expecting(directory: Path, rate: int, more: str = "") -> Settings:
+    """What an operator writes of ports that belong here, with `more` of the configuration."""
     directory.mkdir(exist_ok=True)
     ports = f"expect: {{ports: {{at-least: 1, rate: {rate}}}}}"
     (directory / "pool.yaml").write_text(f"apiVersion: nodeprep.io/v1\nkind: Profile\nname: pool\n{ports}\n")
     assign = "assign: [{use: [rdma-roce], expect: pool.yaml}]"
-    (directory / "config.yaml").write_text(f"apiVersion: nodeprep.io/v1\nkind: Config\nmode: gate\n{assign}\n")
+    (directory / "config.yaml").write_text(f"apiVersion: nodeprep.io/v1\nkind: Config\nmode: gate\n{assign}\n{more}")
     return configuration.load_settings(str(directory / "config.yaml"), None)
 
 
@@ -556,6 +557,18 @@ def test_a_fault_that_the_next_configuration_names_otherwise_stays_closed(root: 
 
 def rail(device: Path) -> bool:
     return (device / "ports/1/rate").read_text().startswith("400 ")
+
+
+def test_a_fault_that_a_waiver_excused_is_held_when_the_waiver_goes(root: Path, tmp_path: Path) -> None:
+    """The former configuration is asked with its own waivers: by it, nothing was wrong."""
+    until = date.fromisoformat(clock.today()) + timedelta(days=30)
+    waiver = f"waivers: [{{check: port.rate, until: {until}, reason: cable on order}}]\n"
+    node = Node(root, tmp_path / "memory", expecting(tmp_path / "config", 800, waiver))
+    assert node.sees_often(8).agent_state.state is NodeState.READY
+    node.reconciler.follow(expecting(tmp_path / "config", 800))
+    status = node.sees_often(8)
+    assert "port.rate" in failing(status)
+    assert (status.agent_state.state, status.deferred) == (NodeState.READY, ("port.rate",))
 
 
 def test_a_look_that_began_under_the_former_settings_opens_no_case_under_these(root: Path, tmp_path: Path) -> None:

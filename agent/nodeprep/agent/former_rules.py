@@ -12,7 +12,7 @@ from nodeprep.checks import CHECKS
 from nodeprep.config import wants
 from nodeprep.config.waiver_rules import Waiver
 from nodeprep.decide import rule_change
-from nodeprep.decide.rule_change import NO_JUDGEMENT, FormerJudgement
+from nodeprep.decide.rule_change import NO_JUDGEMENT, FormerJudgement, RuleChange
 from nodeprep.look import Look
 from nodeprep.model import Finding, Status
 from nodeprep.typed_yaml import InvalidValueError
@@ -29,6 +29,8 @@ def judgement(
     """
     if not (agent_state.former_profile and rule_change.is_recent(agent_state, now)):
         return NO_JUDGEMENT
+    if {agent_state.rule_change, *(one.deferred_by for one in agent_state.cases)} <= {"", RuleChange.VERSION}:
+        return NO_JUDGEMENT  # the version before cannot be asked, so nobody would read it
     failing = {one.check for one in findings if one.status is Status.FAIL and one.waived is None}
     checks = [CHECKS[one] for one in sorted(failing) if one in CHECKS and not CHECKS[one].rates]
     try:

@@ -62,9 +62,7 @@ def still_true(agent_state: AgentState, version: str, now: float) -> AgentState:
     changed_at = agent_state.rules_changed_at
     if changed_at is None or 0 <= changed_at <= now:
         return known
-    return replace(
-        known, rules_changed_at=None, former_passed={}, former_gates=(), former_profiles=(), former_profile={}
-    )
+    return rule_change.forgotten(known)
 
 
 def vouched(agent_state: AgentState, there: frozenset[tuple[str, str]], now: float) -> AgentState:

@@ -109,6 +109,21 @@ def settled(agent_state: AgentState, now: float, *, is_open: bool) -> AgentState
     return agent_state
 
 
+def forgotten(agent_state: AgentState) -> AgentState:
+    """The agent state as if its rules had never changed: the time of the change is one that cannot be."""
+    return replace(
+        agent_state,
+        rules_changed_at=None,
+        rule_change="",
+        former_passed={},
+        former_gates=(),
+        former_profiles=(),
+        former_profile={},
+        former_waivers=(),
+        judged_anew=(),
+    )
+
+
 def _profiles(agent_state: AgentState) -> tuple[str, ...]:
     """The names of the profiles of this node."""
     return tuple(str(part["names"][0]) for part in agent_state.parts if part.get("names"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nodeprep.agent_state import AgentState, BlindSince, Case, PassStreak
+from nodeprep.decide import rule_change
 from nodeprep.decide.rule_change import RULE_HOLD_SECONDS
 from nodeprep.values import replace
 
@@ -46,14 +47,14 @@ def has_plausible_times(agent_state: AgentState, now: float) -> bool:
 
 def without_future_times(agent_state: AgentState, now: float) -> AgentState:
     """The agent state without times after `now`. Such proofs and passes do not count; convictions stay."""
+    changed_at = agent_state.rules_changed_at
+    if changed_at is not None and _is_future(changed_at, now):
+        agent_state = rule_change.forgotten(agent_state)
     return replace(
         agent_state,
         pass_streaks={check: _streak_without_future(streak, now) for check, streak in agent_state.pass_streaks.items()},
         cases=tuple(_case_without_future(case, now) for case in agent_state.cases),
         blind={check: BlindSince(_at_most(one.since, now), one.message) for check, one in agent_state.blind.items()},
-        rules_changed_at=None
-        if agent_state.rules_changed_at is None or _is_future(agent_state.rules_changed_at, now)
-        else agent_state.rules_changed_at,
         intolerant={name: None if _is_future(gone, now) else gone for name, gone in agent_state.intolerant.items()},
         unproven_until={
             gate: at for gate, at in agent_state.unproven_until.items() if not _is_future(at, now + RULE_HOLD_SECONDS)
