@@ -49,6 +49,15 @@ def junit(case: dict[str, Any]) -> ET.Element:
     return ET.fromstring(junit_report.text(of(case), FailOn(case.get("fail-on", "fail")), time=TIME))
 
 
+@pytest.mark.parametrize(
+    ("case", "errors"), [({"findings": [FINE], "gates": ["route.out"]}, 1), ({"findings": [FINE]}, 0)]
+)
+def test_what_ends_with_3_is_no_green_document(case: dict[str, Any], errors: int) -> None:
+    (suite,) = junit(case)
+    told = [one for one in suite.iter("error") if "route.out" in one.get("message", "")]
+    assert (suite.get("errors"), len(told)) == (str(errors), errors)
+
+
 def test_a_test_case_for_each_check_and_device() -> None:
     blind = {"check": "port.gid", "status": "unknown", "blind": {"kind": "denied", "path": "/sys", "errno": 13}}
     waived = {**PORT, "check": "port.mtu", "waived": {"reason": "cable on order", "until": "2030-01-31", "days": 3}}

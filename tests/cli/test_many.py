@@ -83,6 +83,11 @@ def test_a_table_of_hosts_shows_which_is_unlike_the_others(
     assert both.returncode == 1
     assert has in both.stdout
     assert trait in both.stdout
+    all_of_them = program.nodeprep("compare", *map(str, files)).stdout
+    assert odd in all_of_them.split("unlike the others:")[1]
+    (named,) = json.loads(program.nodeprep("compare", *map(str, files), "-o", "json").stdout)["unlike"]
+    assert (named["host"], named["others"]) == ("gpu-2", 2)
+    assert trait in named["trait"]
 
 
 def test_hosts_that_are_alike(tmp_path: Path) -> None:
@@ -116,6 +121,10 @@ def test_the_worst_host_decides(tmp_path: Path) -> None:
     failing = program.nodeprep("check", "--snapshot", *map(str, files), "--failing").stdout
     assert "gpu-2" in failing
     assert "gpu-1" not in failing.split("unlike the others")[0]
+    lines = program.nodeprep("check", "--snapshot", *map(str, files), "--failing", "-o", "line").stdout
+    assert [line.split()[0] for line in lines.splitlines()] == ["gpu-2"]
+    fine = program.nodeprep("check", "--snapshot", str(files[0]), "--failing", "-o", "line")
+    assert (fine.returncode, fine.stdout) == (0, "")
 
 
 WRONG = [
@@ -123,6 +132,11 @@ WRONG = [
     (("check", "--snapshot", "none.json", "other.json"), "none.json: no such file"),
     (("compare", "one.json"), "compare: found 1 recording, wanted two or more (nodeprep snapshot)"),
     (("check", "--snapshot", "a", "b", "-o", "junit"), "-o junit is of one host, found 2 recordings"),
+    (
+        ("check", "--failing", "-o", "junit"),
+        "-o junit has a case for each check: it cannot be combined with --failing",
+    ),
+    (("check", "--snapshot", "a", "b", "-o", "wide"), "-o wide is of one host, found 2 recordings"),
 ]
 
 

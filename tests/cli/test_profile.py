@@ -294,7 +294,7 @@ def test_config_is_validated_and_shown(nodeprep: Runs, tmp_path: Path) -> None:
     done = nodeprep("config", "validate", "config.yaml")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
-        "config.yaml: default profile rdma-roce, numbers of 1 checks, 1 waiver\n"
+        "config.yaml: default profile rdma-roce, numbers of 1 check, 1 waiver\n"
         "config.yaml: note: waivers[0].until: 2020-01-01 has passed, so the waiver of pci.link excuses nothing\n"
     )
     shown = nodeprep("config", "show", "config.yaml")

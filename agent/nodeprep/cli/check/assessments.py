@@ -12,7 +12,8 @@ from nodeprep.cli import usage
 from nodeprep.config import configuration
 from nodeprep.config.configuration import AUTO, Settings
 from nodeprep.config.waiver_rules import Waiver
-from nodeprep.model import Skipped
+from nodeprep.look import Look
+from nodeprep.model import Report, Skipped
 from nodeprep.profile_selection import ProfileSelection
 from nodeprep.values import replace
 
@@ -58,6 +59,12 @@ def of_recording(
         missing_hardware=recording.missing_hardware,
     )
     return replace(assessment, selection=recorded)
+
+
+def judged(recording: Snapshot, assessment: Assessment) -> tuple[Look, Report]:
+    """What the recording shows, and the report on it."""
+    look, before = recording.look()
+    return look, assessment.report(look, before, assessment.select(look))
 
 
 def with_agent(

@@ -63,6 +63,9 @@ class CheckOptions(Value):
         """Whether checks of another platform are named: to programs yes, to people no."""
         return self.output.is_for_programs
 
+    def as_asked(self, assessment: Assessment) -> Assessment:
+        return replace(assessment, requested=self.requested, names_elsewhere=self.names_elsewhere)
+
 
 def run(asked: CheckOptions) -> int:
     """Judge and print; returns the exit code. Raises UsageError."""
@@ -79,6 +82,8 @@ def run(asked: CheckOptions) -> int:
         raise UsageError("--watch looks until Ctrl-C and --wait until it is ready: give one of them")
     if asked.quiet and every is not None:
         raise UsageError("--watch prints each look, and --quiet nothing: give one of them")
+    if asked.failing and asked.output is CheckFormat.JUNIT:
+        raise UsageError("-o junit has a case for each check: it cannot be combined with --failing")
     if asked.snapshot is not None:
         return _recorded(asked, asked.snapshot)
     if asked.more:
@@ -110,7 +115,7 @@ def watched(asked: CheckOptions, settle: float) -> tuple[NodeWatch, ReportWriter
     )
     watch = NodeWatch(assessment, lambda excluded: _looks(at, assessment, settle, excluded))
     watch.drill = partial(drill_told.drill_now, at)
-    return watch, ReportWriter(asked, at.where, found.words, at.host)
+    return watch, ReportWriter(asked, at.where, found.words, host=at.host)
 
 
 def _recorded(asked: CheckOptions, file: str) -> int:
@@ -133,18 +138,17 @@ def _recorded(asked: CheckOptions, file: str) -> int:
     checks, deselected = check_selection.select(IDS, asked.only, asked.skip)
     recording = snapshot_command.read(file)
     own = assessments.of_recording(recording, asked.profile, asked.config, checks, deselected)
-    assessment = replace(own, requested=asked.requested, names_elsewhere=asked.names_elsewhere)
-    look, before = recording.look()
-    say = ReportWriter(asked, f"{file} (snapshot of {recording.root}, {recording.when})")
-    return say(assessment.report(look, before, assessment.select(look)))
+    say = ReportWriter(asked, f"{file} (snapshot of {recording.root}, {recording.when})", when=recording.when)
+    return say(assessments.judged(recording, asked.as_asked(own))[1])
 
 
 class ReportWriter(Value):
-    """Prints a report in the requested format."""
+    """Prints a report in the requested format. `when` is the time of the look, UTC (RFC 3339); "" means now."""
 
     asked: CheckOptions
     where: str
     agent: str = ""
+    when: str = ""
     host: Callable[[], Host] | None = None
 
     def text(self, report: Report) -> str:
@@ -154,13 +158,13 @@ class ReportWriter(Value):
                 from nodeprep.cli.check import json_report
 
                 document = json_report.document(
-                    report, asked.fail_on, strict=asked.strict, time=clock.utc(), failing=asked.failing
+                    report, asked.fail_on, strict=asked.strict, time=self.when or clock.utc(), failing=asked.failing
                 )
                 return json_report.text(document)
             case CheckFormat.JUNIT:
                 from nodeprep.cli.check import junit_report
 
-                return junit_report.text(report, asked.fail_on, time=clock.utc())
+                return junit_report.text(report, asked.fail_on, strict=asked.strict, time=self.when or clock.utc())
             case CheckFormat.LINE:
                 from nodeprep.cli.check import line_report
 
@@ -194,9 +198,11 @@ class ReportWriter(Value):
         return outcome.outcome(report, self.asked.fail_on, strict=self.asked.strict)
 
     def __call__(self, report: Report) -> int:
-        if not self.asked.quiet:
+        code = self.code(report)
+        nothing_fails = self.asked.failing and self.asked.output is CheckFormat.LINE and code == 0
+        if not self.asked.quiet and not nothing_fails:
             terminal.put(self.text(report))
-        return self.code(report)
+        return code
 
 
 def _forever(watch: NodeWatch, say: ReportWriter, every: float) -> int:

@@ -66,7 +66,12 @@ def check(
     output: Annotated[
         CheckFormat, typer.Option("--output", "-o", help="Output format; line: one line, junit: for CI.")
     ] = CheckFormat.TABLE,
-    failing: Annotated[bool, typer.Option("--failing", help="Show only what fails, warns or could not look.")] = False,
+    failing: Annotated[
+        bool,
+        typer.Option(
+            "--failing", help="Show only what fails, warns or could not look; with -o line or many hosts, bad hosts."
+        ),
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing: the exit code says it.")] = False,
     no_color: Annotated[bool, typer.Option("--no-color", help="Never use colour.")] = False,
     watch: Annotated[

@@ -19,7 +19,7 @@ def document(
 ) -> dict[str, Any]:
     """The report as plain values; findings in the order of the checks, and by place and port within a check.
 
-    `time` is when it was made, UTC (RFC 3339). `failing`: only findings that fail, warn or could not look are listed.
+    `time` is that of the look, UTC (RFC 3339). `failing`: only findings that fail, warn or could not look are listed.
     """
     end = outcome.outcome(report, fail_on, strict=strict)
     order = {check: index for index, check in enumerate(dict.fromkeys(finding.check for finding in report.findings))}

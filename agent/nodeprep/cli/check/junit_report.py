@@ -9,20 +9,28 @@ from __future__ import annotations
 import re
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from nodeprep.cli.check import outcome, table, unread
+from nodeprep.cli.check import coverage, outcome, table, unread
 from nodeprep.cli.check.choices import FailOn
 from nodeprep.model import Finding, Report, Status
 
+NOT_JUDGED = 3  # the exit code
 NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # what XML 1.0 has not
 
 
-def text(report: Report, fail_on: FailOn, *, time: str) -> str:
+def text(report: Report, fail_on: FailOn, *, strict: bool = False, time: str) -> str:
     """The whole document. `time` is UTC (RFC 3339)."""
     host = _clean(report.node) or "node"
     cases = [_case(host, one, fail_on) for one in report.findings]
     for skipped in report.skipped:
         case = Element("testcase", classname=f"{host}.{_family(skipped.check)}", name=skipped.check)
         SubElement(case, "skipped", message=_clean(skipped.why))
+        cases.append(case)
+    end = outcome.outcome(report, fail_on, strict=strict)
+    if end.exit_code == NOT_JUDGED and not any(case.find("error") is not None for case in cases):
+        # The exit code says that nobody knows, and so does the document.
+        unjudged = ", ".join(one.check for one in coverage.coverage(report).unjudged) or "no gate"
+        case = Element("testcase", classname=host, name="verdict")
+        SubElement(case, "error", type=end.word, message=_clean(f"not judged: {unjudged}; see nodeprep check"))
         cases.append(case)
     counts = {
         "tests": len(cases),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nodeprep.assessment import Assessment
 from nodeprep.checks import IDS
 from nodeprep.cli import page_layout, terminal
 from nodeprep.cli.check import (
@@ -18,7 +17,7 @@ from nodeprep.cli.check import (
     outcome,
 )
 from nodeprep.cli.check.check_command import CheckOptions
-from nodeprep.cli.check.choices import CheckFormat, ListFormat
+from nodeprep.cli.check.choices import CheckFormat, FailOn, ListFormat
 from nodeprep.cli.check.host_traits import Oddity, Traits
 from nodeprep.cli.check.outcome import CheckOutcome
 from nodeprep.cli.files import snapshot_command
@@ -27,16 +26,17 @@ from nodeprep.job_profile import API_VERSION
 from nodeprep.model import Report, Status
 from nodeprep.values import Value, replace
 
-COLUMNS = ("HOST", "VERDICT", "FAULTS", "WARNINGS", "FIRST FAULT")
+COLUMNS = ("HOST", "VERDICT", "FAULTS", "WARNINGS", "FIRST OF THEM")
 WORST_FIRST = (1, 3, 0)  # exit codes of all hosts together
 UNLIKE = 1  # exit code of `compare` where hosts differ
 
 
 class RecordedHost(Value):
-    """One recording, judged. `name` is the node's, or the file's where it shows none."""
+    """One recording, judged. `name` is the node's, or the file's where it shows none; `when` it was taken."""
 
     name: str
     file: str
+    when: str
     report: Report
     end: CheckOutcome
     traits: Traits
@@ -52,7 +52,7 @@ def check(asked: CheckOptions, files: tuple[str, ...]) -> int:
 
     Raises UsageError.
     """
-    if asked.output is CheckFormat.JUNIT:
+    if asked.output in (CheckFormat.JUNIT, CheckFormat.WIDE):
         raise UsageError(f"-o {asked.output} is of one host, found {len(files)} recordings")
     hosts = judged(asked, files)
     odd = host_traits.oddities({one.name: one.traits for one in hosts})
@@ -61,7 +61,7 @@ def check(asked: CheckOptions, files: tuple[str, ...]) -> int:
             case CheckFormat.JSON:
                 terminal.put(json_report.text(_document(asked, hosts, odd)))
             case CheckFormat.LINE:
-                terminal.put("\n".join(line_report.line(one.told, asked.fail_on, strict=asked.strict) for one in hosts))
+                terminal.put("\n".join(_lines(asked, hosts)))
             case _:
                 terminal.put("\n".join(_table(asked, hosts, odd)))
     codes = {one.end.exit_code for one in hosts}
@@ -75,15 +75,17 @@ def compare(files: tuple[str, ...], output: ListFormat) -> int:
     read = [snapshot_command.read(file) for file in files]
     names = _unique([one.node for one in read], files)
     known = {name: host_traits.traits(one.look()[0]) for name, one in zip(names, read, strict=True)}
+    odd = host_traits.oddities(known)
     every = dict.fromkeys(trait for one in known.values() for trait in one)
     rows = [(trait, *(known[name].get(trait, host_traits.NOTHING) for name in names)) for trait in every]
     rows = [row for row in rows if len(set(row[1:])) > 1]
     if output is ListFormat.JSON:
         found = [{"trait": row[0], "values": dict(zip(names, row[1:], strict=True))} for row in rows]
         document = {"apiVersion": API_VERSION, "kind": "Comparison", "hosts": list(names), "differences": found}
-        terminal.put(json.dumps(document, indent=2))
+        terminal.put(json.dumps({**document, "unlike": _unlike(odd)}, indent=2))
     elif rows:
-        terminal.put("\n".join(page_layout.columns([("TRAIT", *names), *rows], terminal.whole_width())))
+        table = page_layout.columns([("TRAIT", *names), *rows], terminal.whole_width())
+        terminal.put("\n".join([*table, *_told_unlike(odd, len(names))]))
     else:
         terminal.put(f"{', '.join(names)}: alike in {len(every)} traits")
     return UNLIKE if rows else 0
@@ -96,11 +98,9 @@ def judged(asked: CheckOptions, files: tuple[str, ...]) -> list[RecordedHost]:
     found = []
     for file, recording in read:
         own = assessments.of_recording(recording, asked.profile, asked.config, checks, deselected)
-        assessment: Assessment = replace(own, requested=asked.requested, names_elsewhere=asked.names_elsewhere)
-        look, before = recording.look()
-        report = assessment.report(look, before, assessment.select(look))
+        look, report = assessments.judged(recording, asked.as_asked(own))
         end = outcome.outcome(report, asked.fail_on, strict=asked.strict)
-        found.append(RecordedHost(report.node, file, report, end, host_traits.traits(look)))
+        found.append(RecordedHost(report.node, file, recording.when, report, end, host_traits.traits(look)))
     names = _unique([one.name for one in found], files)
     return [replace(one, name=name) for one, name in zip(found, names, strict=True)]
 
@@ -113,6 +113,16 @@ def _unique(names: list[str], files: tuple[str, ...]) -> list[str]:
     ]
 
 
+def _lines(asked: CheckOptions, hosts: list[RecordedHost]) -> list[str]:
+    return [
+        line_report.line(one.told, asked.fail_on, strict=asked.strict) for one in hosts if _is_shown(asked, one.end)
+    ]
+
+
+def _is_shown(asked: CheckOptions, end: CheckOutcome) -> bool:
+    return not asked.failing or end.exit_code != 0
+
+
 def _table(asked: CheckOptions, hosts: list[RecordedHost], odd: list[Oddity]) -> list[str]:
     rows = [
         (
@@ -120,33 +130,39 @@ def _table(asked: CheckOptions, hosts: list[RecordedHost], odd: list[Oddity]) ->
             one.end.word.replace("-", " ").upper(),
             str(sum(len(group.findings) for group in finding_groups.faults(one.report.findings, Status.FAIL))),
             str(sum(len(group.findings) for group in finding_groups.faults(one.report.findings, Status.WARN))),
-            line_report.first_fault(one.report, asked.fail_on),
+            line_report.first_fault(one.report, FailOn.WARN),
         )
         for one in hosts
-        if not asked.failing or one.end.exit_code
+        if _is_shown(asked, one.end)
     ]
     lines = page_layout.columns([COLUMNS, *rows], terminal.whole_width()) if rows else []
     ready = sum(one.end.exit_code == 0 for one in hosts)
     lines += ["", f"{ready} of {len(hosts)} without a fault"]
-    if odd:
-        words = [(one.host, one.trait, one.has, f"{one.others_have} ({one.others} of {len(hosts)})") for one in odd]
-        lines += ["", "unlike the others:"]
-        lines += page_layout.columns([("HOST", "TRAIT", "HAS", "OTHERS HAVE"), *words], terminal.whole_width())
+    lines += _told_unlike(odd, len(hosts))
     known = {one.name: one.traits for one in hosts}
     lines += [f"no majority: {trait}: {values}" for trait, values in host_traits.split(known)]
     return lines
 
 
-def _document(asked: CheckOptions, hosts: list[RecordedHost], odd: list[Oddity]) -> dict[str, Any]:
-    from nodeprep.doors import clock
+def _told_unlike(odd: list[Oddity], hosts: int) -> list[str]:
+    """Which of so many hosts differ from the majority, as lines below a table; none if no host does."""
+    if not odd:
+        return []
+    words = [(one.host, one.trait, one.has, f"{one.others_have} ({one.others} of {hosts})") for one in odd]
+    table = page_layout.columns([("HOST", "TRAIT", "HAS", "OTHERS HAVE"), *words], terminal.whole_width())
+    return ["", "unlike the others:", *table]
 
-    time = clock.utc()
+
+def _document(asked: CheckOptions, hosts: list[RecordedHost], odd: list[Oddity]) -> dict[str, Any]:
     reports = [
-        json_report.document(one.report, asked.fail_on, time=time, strict=asked.strict, failing=asked.failing)
+        json_report.document(one.report, asked.fail_on, time=one.when, strict=asked.strict, failing=asked.failing)
         for one in hosts
     ]
-    unlike = [
+    return {"apiVersion": API_VERSION, "kind": "ReportList", "items": reports, "unlike": _unlike(odd)}
+
+
+def _unlike(odd: list[Oddity]) -> list[dict[str, Any]]:
+    return [
         {"host": one.host, "trait": one.trait, "has": one.has, "othersHave": one.others_have, "others": one.others}
         for one in odd
     ]
-    return {"apiVersion": API_VERSION, "kind": "ReportList", "items": reports, "unlike": unlike}
