@@ -59,7 +59,7 @@ def verdict(port: Port, lost: frozenset[str], seen: Seen) -> Verdict:
         disabled = "the port itself is disabled: by the subnet manager, ibportstate or mlxlink"
         return says(port, Status.FAIL, "PortDisabled", f"{shows}; {disabled}")
     if physical == POLLING:
-        return says(port, Status.FAIL, "NoSignal", f"{shows}; {FAR_END}")
+        return says(port, Status.FAIL, "NoSignal", f"{shows}; {FAR_END}", interface=port.netdev or "")
     return says(port, Status.FAIL, "NotActive", shows)
 
 
@@ -83,7 +83,7 @@ def of_ethernet(port: Port, state: str, physical: str, shows: str, seen: Seen) -
     without_carrier = link is not None and link.set_down is False and link.has_carrier is False
     if state == DOWN and (physical == POLLING or without_carrier):
         told = f"{name} is set up and has no carrier, {FAR_END}" if without_carrier else FAR_END
-        return says(port, Status.FAIL, "NoSignal", f"{shows}; {told}")
+        return says(port, Status.FAIL, "NoSignal", f"{shows}; {told}", interface=name or "")
     if state == DOWN and name is not None and (link is None or link.set_down is None or link.has_carrier is None):
         told = f"either {name} was set down here, or {FAR_END}; ip link show {name} tells which"
         return says(port, Status.FAIL, "NoLink", f"{shows}; {told}", interface=name)
@@ -146,7 +146,7 @@ CHECK = Check(
         Reason(
             "NoSignal",
             Status.FAIL,
-            "Look at the switch port, then at the module and cable: mlxlink -d {place} -m, or ethtool -m.",
+            "Look at the switch port, then at the module and cable: mlxlink -d {place} -m, or ethtool -m {interface}.",
         ),
         Reason(
             "NoLink",
