@@ -73,8 +73,8 @@ def test_what_is_allowed_and_worth_a_thought_is_said(
     file.write_text(HEAD + keys)
     assert config_command.validate(str(file)) == 0
     first, *others = capsys.readouterr().out.splitlines()
-    many = 1 if "effect" in keys else 0  # plugin.tolerates-gate asks for the effect that is set
-    assert first == f"{file}: default profile auto, numbers of {many} checks, 0 waivers"
+    checks = "1 check" if "effect" in keys else "0 checks"  # plugin.tolerates-gate asks for the effect that is set
+    assert first == f"{file}: default profile auto, numbers of {checks}, 0 waivers"
     assert [line for line in others if "note: " in line] == [f"{file}: note: {note}" for note in notes]
 
 

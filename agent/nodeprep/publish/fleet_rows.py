@@ -84,7 +84,7 @@ class FleetContext(Value):
     used: Mapping[str, int] | None
 
 
-def without_effect(rows: Iterable[FleetRow]) -> tuple[str, ...]:
+def without_effect(rows: Iterable[FleetRow | FleetNode]) -> tuple[str, ...]:
     """The Nodes whose agent says that its mode sets no taint there."""
     return tuple(one.name for one in rows if NO_EFFECT in one.message)
 

@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Callable, Collection
 
+from nodeprep.agent_state import DEVICE_STAGE, READY_STAGE
 from nodeprep.doors import clock
 from nodeprep.doors.files import atomic
 from nodeprep.doors.files.reader import Files
@@ -29,8 +30,8 @@ PLAIN_BYTES = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 class GateStage(StrEnum):
     """How far a profile has come: what device plugins wait for, and what jobs wait for (design 3.1)."""
 
-    DEVICE = "device"
-    READY = "ready"
+    DEVICE = DEVICE_STAGE
+    READY = READY_STAGE
 
 
 Gate = tuple[str, str]  # a profile's name and a stage

@@ -24,7 +24,9 @@ app = program.commands()
 
 
 def _complete_stage(incomplete: str) -> list[str]:
-    return [stage for stage in ("device", "ready") if stage.startswith(incomplete)]
+    from nodeprep.publish.gate_files import GateStage
+
+    return [stage for stage in GateStage if stage.startswith(incomplete)]
 
 
 @app.command()

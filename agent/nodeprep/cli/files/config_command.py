@@ -29,8 +29,8 @@ def validate(file: str) -> int:
     today = clock.today()
     with usage.usage():
         settings = configuration.load_settings(file, today)
-    waivers = _number(len(settings.waivers), "waiver")
-    terminal.put(f"{file}: default profile {settings.default}, numbers of {len(settings.want)} checks, {waivers}")
+    waivers, checks = _number(len(settings.waivers), "waiver"), _number(len(settings.want), "check")
+    terminal.put(f"{file}: default profile {settings.default}, numbers of {checks}, {waivers}")
     if settings.agent_part is not None:
         rules = _number(len(settings.agent.assign), "rule")
         terminal.put(f"{file}: agent in mode {settings.agent.mode}, {rules} to assign profiles")

@@ -56,7 +56,7 @@ def config_map(file: str) -> bytes:
     directory, files = Path(own).parent, {}
     for path, data in read.items():
         name = os.path.relpath(path, directory)
-        if Path(path).is_absolute() or name.startswith(os.pardir):
+        if Path(path).is_absolute() or os.sep in name or (name == stdin_config.CONFIG and path != own):
             raise UsageError(f"{file}: names {path}, wanted the name of a file beside it, as a ConfigMap has them")
         files[stdin_config.CONFIG if path == own else name] = data.decode()
     return json.dumps({"apiVersion": "v1", "kind": "ConfigMap", "data": files}).encode()

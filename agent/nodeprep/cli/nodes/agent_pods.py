@@ -8,6 +8,7 @@ from urllib.parse import quote
 from nodeprep.cli import terminal
 from nodeprep.cli.nodes import fleet_reader, node_writes
 from nodeprep.cli.nodes.fleet_reader import OUTAGE_LIMIT_SECONDS, PODS, CannotSee, Fleet
+from nodeprep.cli.nodes.names_in_force import DAEMON_SET
 from nodeprep.cli.nodes.node_writes import MISSING, NODE_WRITES_TIMEOUT_SECONDS
 from nodeprep.cli.usage import UsageError
 from nodeprep.decide import kubernetes_text
@@ -20,7 +21,6 @@ from nodeprep.publish import agent_lease, fleet_rows
 from nodeprep.publish.node_object import RELEASED
 from nodeprep.values import Value
 
-DAEMON_SET = "nodeprep"
 AGENTS = "app.kubernetes.io/name=nodeprep,app.kubernetes.io/component=agent"
 LEASES = "/apis/coordination.k8s.io/v1/leases"  # of all namespaces
 PODS_END_TIMEOUT_SECONDS = 90.0  # seconds until the pods have ended: a kubelet gives them 30

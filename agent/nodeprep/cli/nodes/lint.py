@@ -10,7 +10,6 @@ from nodeprep.cli import terminal
 from nodeprep.cli.nodes import names_in_force, scope
 from nodeprep.cli.nodes.fleet_reader import CannotSee
 from nodeprep.cli.nodes.scope import FleetScope
-from nodeprep.decide.conditions import NO_EFFECT
 from nodeprep.doors.kube.reader import Object
 from nodeprep.doors.kube.watch import ApiLists
 from nodeprep.facts.kubernetes import cluster_objects
@@ -92,7 +91,7 @@ def _lint(where: FleetScope) -> int:
     found = sorted((one for (one,) in answer.items if one is not None), key=_order)
     for one in found:
         terminal.put("\n".join((*_lines(one), "")))
-    without_effect = tuple(sorted(one.name for one in nodes if NO_EFFECT in one.message))
+    without_effect = tuple(sorted(fleet_rows.without_effect(nodes)))
     scope.print_notes(scope.effect_note(without_effect))
     terminal.put(_verdict(found, len(answer.items), want))
     return 1 if found else 0

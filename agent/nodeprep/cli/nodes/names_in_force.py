@@ -37,10 +37,11 @@ def names_in_force(api: ApiReader, config: str | None, namespace: str) -> NamesI
     if config is not None:
         with usage.usage():
             return NamesInForce(_policy(_configuration(config)))
-    name = _config_map(api, namespace)
-    answer = api.get("v1", "configmaps", CONFIG_MAP if isinstance(name, Unreadable) else name, namespace)
-    if isinstance(name, Unreadable) and answer is None:
-        answer = name
+    mounted = _config_map(api, namespace)
+    name = CONFIG_MAP if isinstance(mounted, Unreadable) else mounted
+    answer = api.get("v1", "configmaps", name, namespace)
+    if isinstance(mounted, Unreadable) and answer is None:
+        answer = mounted
     if isinstance(answer, Unreadable):
         return NamesInForce(
             GatePolicy(),

@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping
 
 from nodeprep.cli import terminal
 from nodeprep.cli.nodes import agent_pods, fleet_reader, names_in_force, node_writes, scope
-from nodeprep.cli.nodes.agent_pods import AGENTS, DAEMON_SET, AgentSigns
+from nodeprep.cli.nodes.agent_pods import AGENTS, AgentSigns
 from nodeprep.cli.nodes.fleet_reader import OUTAGE_LIMIT_SECONDS, CannotSee, Fleet
-from nodeprep.cli.nodes.names_in_force import NamesInForce
+from nodeprep.cli.nodes.names_in_force import DAEMON_SET, NamesInForce
 from nodeprep.cli.nodes.scope import FleetScope
 from nodeprep.cli.usage import UsageError
 from nodeprep.decide import kubernetes_text

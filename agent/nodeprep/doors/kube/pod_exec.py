@@ -104,7 +104,6 @@ class _Session:
         self.socket = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
         self.outputs = {STDOUT: bytearray(), STDERR: bytearray(), ERROR: bytearray()}
         self.message = bytearray()
-        self.refused = bytearray()
         self.is_over = False
 
     def run(self, endpoint: Endpoint, path: str, headers: Mapping[str, str], stdin: bytes) -> ExecResult:
@@ -162,8 +161,11 @@ class _Session:
 
     def _rejected(self, status: int) -> Unreadable:
         if status == 403:
+            # A server that does not know the protocol refuses the handshake with 403 too (wsstream, x/net/websocket).
             may = f"create pods/exec -n {self.target.namespace}"
-            detail = f"HTTP 403: may not; see kubectl auth can-i {may}"
+            detail = (
+                f"HTTP 403: may not; see kubectl auth can-i {may}, and whether the server is Kubernetes 1.30 or later"
+            )
             return Unreadable(Why.DENIED, str(self.target), errno.EACCES, detail)
         words = {401: "HTTP 401: it does not know who we are", 404: "HTTP 404: it is gone"}
         return Unreadable(Why.IO_ERROR, str(self.target), None, words.get(status, f"HTTP {status}"))
