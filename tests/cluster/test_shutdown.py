@@ -147,6 +147,7 @@ def test_a_server_that_does_not_answer_leaves_all_as_it_is(cluster: Cluster, her
     """Also where the Node would say it. The agent does not wait for longer than it may."""
     with published(cluster, here.node, tmp_path, "silent-server") as one:
         took = goes_down_while_held(one, "GET")
+        assert took < GRACE
         print(f"ended {took:.1f} s after SIGTERM; it asks for {ASK_TIMEOUT_SECONDS:g} s")
         assert one.agent.gates() == OPEN
         one.proxy.lift()
@@ -156,6 +157,7 @@ def test_a_server_that_does_not_answer_leaves_all_as_it_is(cluster: Cluster, her
 def test_a_server_that_takes_no_write_ends_in_time(cluster: Cluster, here: Checked, tmp_path: Path) -> None:
     with published(cluster, here.node, tmp_path, "no-writes") as one:
         took = goes_down_while_held(one, "PATCH")
+        assert took < GRACE
         assert one.agent.gates() == set()
         (line,) = one.agent.lines("closed-for-shutdown")
         assert "could not be closed in time" in line["trouble"]

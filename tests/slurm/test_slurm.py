@@ -20,7 +20,7 @@ WELL = f"echo '{NAME} READY'; exit 0"
 NOTHING_SAID = [
     f"echo '{NAME} UNKNOWN route.out: no answer'; exit 3",
     "echo 'nodeprep: config.yaml:3: gate: found 1' >&2; exit 2",
-    "sleep 30",
+    f"sleep 30; {SAYS}",
     "exit 127",
     "echo 'ModuleNotFoundError: No module named msgspec' >&2; exit 1",  # a program that breaks ends with 1 too
 ]

@@ -47,12 +47,12 @@ drain() {
     "") say warning "slurmctld cannot be asked for $NODE: not drained for $LINE" && return 1 ;;
     *DRAIN* | *DOWN* | *FAIL*)
         case $(shown Reason) in
+        "$OURS$LINE") return 0 ;; # it says so already
         "$OURS"*) ;;
         *) return 0 ;; # a human's, or Slurm's own: it stays
         esac
         ;;
     esac
-    [ "$(shown Reason)" = "$OURS$LINE" ] && return 0
     timeout 5 scontrol update NodeName="$NODE" State=DRAIN Reason="$OURS$LINE" || {
         say warning "scontrol could not drain $NODE for $LINE"
         return 1
