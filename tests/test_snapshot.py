@@ -29,6 +29,7 @@ from nodeprep.model import Unreadable, Why
 from nodeprep.observer import Observer
 from nodeprep.snapshot import RecordedLook, Snapshot
 from nodeprep.values import replace
+from tests.cli.program import timeless
 from tests.rigs import trees
 from tests.values import BDF, port, rdma
 
@@ -75,7 +76,7 @@ def said(capsys: pytest.CaptureFixture[str], **asked: Any) -> tuple[int, str]:
         return capsys.readouterr().out
 
     text = calm(look)
-    return codes[-1], text
+    return codes[-1], timeless(text)
 
 
 def record(file: str, **asked: Any) -> None:

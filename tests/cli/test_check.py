@@ -7,14 +7,13 @@ import os
 import signal
 import subprocess
 import time
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-from tests.cli.program import NODEPREP, node, nodeprep, set_down
+from tests.cli.program import NODEPREP, node, nodeprep, set_down, timeless
 from tests.rigs.absent import cannot_start
 from tests.rigs.ending import ending
 
@@ -408,13 +407,6 @@ def test_ctrl_c_while_waiting_is_130_and_no_traceback(faulty: Path) -> None:
         child.send_signal(signal.SIGINT)
         out, err = child.communicate(timeout=240)
     assert (child.returncode, out, err) == (130, "", "")
-
-
-def timeless(document: str) -> dict[str, Any]:
-    """What `-o json` says, but for the moment at which it was said."""
-    found: dict[str, Any] = json.loads(document)
-    datetime.fromisoformat(found.pop("time"))
-    return found
 
 
 def test_a_snapshot_says_the_same(faulty: Path, tmp_path: Path) -> None:
