@@ -25,6 +25,8 @@ from nodeprep.model import Unreadable
 from nodeprep.observer import observed
 from tests.rigs import faults, trees
 
+pytestmark = pytest.mark.slow
+
 SIZES = (6, 12, 24)  # devices; from one to the next, twice as many
 MOST = 2.2  # times the work, from one size to the next
 FEW = 40  # instructions or files more or less that say nothing

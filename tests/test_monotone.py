@@ -41,6 +41,8 @@ from tests.machines import (
 )
 from tests.values import changed, rdma
 
+pytestmark = pytest.mark.slow
+
 FACTS = {Pci, Rdma, Links, System, Expected}
 CHECKS = tuple(check for check in checks.CHECKS.values() if set(check.needs) <= FACTS and not check.rates)
 AFTER = {check.id: check.after for check in CHECKS}

@@ -183,7 +183,7 @@ def test_steps_that_run_beside_each_other_print_one_after_the_other(tmp_path: Pa
 
 
 def test_what_was_touched(tmp_path: Path) -> None:
-    """Tests of rigs that changed since the upstream branch, committed or not: nothing else, and no deleted file."""
+    """Tests of rigs that changed since the upstream branch, committed or not, and the rooms of other changed files."""
     shutil.copytree(CI, tmp_path / "ours/.ci")
     git = ("git", "-C", str(tmp_path / "ours"), "-c", "user.name=a", "-c", "user.email=a@example.com")
     files = [f"tests/{name}" for name in ("lab/test_a.py", "netns/test_b.py", "cluster/test_c.py", "checks/test_d.py")]
@@ -194,14 +194,20 @@ def test_what_was_touched(tmp_path: Path) -> None:
         assert ran(*git, *words).returncode == 0
     assert ran(*git, "checkout", "-q", "-b", "mine", "--track", "main").returncode == 0
     touched = tmp_path / "ours/.ci/touched"
-    assert (ran(touched).stdout, ran(touched).returncode) == ("", 0)
+    for what in ("rigs", "rooms"):
+        assert (ran(touched, what).stdout, ran(touched, what).returncode) == ("", 0)
     (tmp_path / "ours" / files[0]).write_text("committed")
     assert ran(*git, "commit", "-qam", "second").returncode == 0
     (tmp_path / "ours" / files[1]).write_text("not committed")
     (tmp_path / "ours" / files[2]).unlink()
     (tmp_path / "ours" / files[3]).write_text("no rig")
     (tmp_path / "ours/tests/lab/test_new.py").touch()
-    assert ran(touched).stdout.splitlines() == [files[0], "tests/lab/test_new.py", files[1]]
+    assert ran(touched, "rigs").stdout.splitlines() == [files[0], "tests/lab/test_new.py", files[1]]
+    assert ran(touched, "rooms").stdout == "", "the tests of values run anyway"
+    for file in ("agent/nodeprep/cli/nodes/a.py", "playbooks/b.yml", "agent/nodeprep/decide/c.py", "tests/doors/d.py"):
+        (tmp_path / "ours" / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "ours" / file).touch()
+    assert ran(touched, "rooms").stdout.splitlines() == ["tests/cli", "tests/doors", "tests/playbooks"]
 
 
 def test_a_proof_is_kept_with_its_commit_and_its_end(tmp_path: Path) -> None:

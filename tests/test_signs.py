@@ -35,6 +35,8 @@ from tests.rigs import faults, trees
 from tests.rigs.trees import ZERO_GID
 from tests.test_monotone import ORDER, named
 
+pytestmark = pytest.mark.slow
+
 EVERY = tuple(CHECKS.values())
 CASES = {path.stem: yaml.safe_load(path.read_text()) for path in trees.cases()}
 NOBODY = Profile(name="nobody", expect=Expectation())

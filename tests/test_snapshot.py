@@ -33,6 +33,8 @@ from tests.cli.program import timeless
 from tests.rigs import trees
 from tests.values import BDF, port, rdma
 
+pytestmark = pytest.mark.slow
+
 Damage = Callable[[Path], object]
 RAIL = "sys/class/infiniband/mlx5_5"
 

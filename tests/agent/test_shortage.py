@@ -20,6 +20,8 @@ from nodeprep.values import replace
 from tests.agent.test_reconciler import Node
 from tests.rigs import faults, trees
 
+pytestmark = pytest.mark.slow
+
 PROFILE = """apiVersion: nodeprep.io/v1
 kind: Profile
 name: eight-rails

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
 DECIDE = Path("agent/nodeprep/decide")
 COUNT = 3000  # histories; the rarest of these shows within some 700

@@ -30,6 +30,8 @@ from tests.gpu_values import AT, OTHER, gpu, nvswitch
 from tests.rigs import trees
 from tests.values import BDF, device, gid, link, links, nic, pci, port, rdma
 
+pytestmark = pytest.mark.slow
+
 GONE = Unreadable(Why.IO_ERROR, "/sys/x", 5)
 CAPTURED = ["h100-ib", "h100-roce", "h100-flat", "a100-azure", "efa", "iwarp", "hgx-h100", "gb200", "mi300"]
 

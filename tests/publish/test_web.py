@@ -28,6 +28,8 @@ from nodeprep.publish.web import (
     PageServer,
 )
 
+pytestmark = pytest.mark.slow
+
 LIMIT = 30.0  # seconds for what takes milliseconds on a machine that does nothing else
 LONG = b"x" * 3_000_000
 
