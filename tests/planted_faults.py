@@ -625,20 +625,20 @@ FAULTS = (
     ),
     Planted(
         "a torn line takes the next with it",
-        "repair/repair_history.py",
-        "whole = self.cut_torn()",
-        "whole = self._path.stat().st_size",
+        "doors/files/line_file.py",
+        "whole = _cut_torn(descriptor)",
+        "whole = os.fstat(descriptor).st_size",
     ),
     Planted(
         "a line that was written in part is kept",
-        "repair/repair_history.py",
-        "if os.write(descriptor, line) != len(line):",
-        "if os.write(descriptor, line) < 0:",
+        "doors/files/line_file.py",
+        "    if done != len(data):",
+        "    if done < 0:",
     ),
     Planted(
         "the history grows without end",
         "repair/repair_history.py",
-        "if self._path.stat().st_size > LIMIT_BYTES:",
+        "if size > LIMIT_BYTES:",
         "if False:",
     ),
     Planted(

@@ -6,17 +6,12 @@ it is there after a power loss. A torn last line is passed over, and cut off bef
 
 from __future__ import annotations
 
-import errno
-import fcntl
 import json
 import math
-import os
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-from nodeprep.doors.files import atomic
+from nodeprep.doors.files.line_file import LineFile
 from nodeprep.values import Value, asdict, field, field_names
 
 NAME = "history.jsonl"
@@ -49,64 +44,28 @@ class RepairRecord(Value):
 
 
 class RepairHistory:
-    """The file in a directory. Several processes may write: each holds flock(2) on the directory meanwhile."""
+    """The file in a directory. Several processes may write."""
 
     def __init__(self, directory: str) -> None:
-        self._path = Path(directory) / NAME
+        self._file = LineFile(directory, NAME, MODE)
 
     def add(self, record: RepairRecord) -> None:
         """Append a line and sync it. Raises OSError: what cannot be kept is not done."""
-        directory = os.open(self._path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(directory, fcntl.LOCK_EX)
-            self._shorten()
-            self._append((json.dumps(asdict(record), sort_keys=True) + "\n").encode())
-        except OSError as error:
-            error.filename = error.filename or str(self._path)  # a descriptor has no name
-            raise
-        finally:
-            os.close(directory)
+        size = self._file.append((json.dumps(asdict(record), sort_keys=True) + "\n").encode())
+        if size > LIMIT_BYTES:
+            lines = list(self._file.lines())
+            self._file.replace(line + b"\n" for line in lines[len(lines) // 2 :])
 
-    def _append(self, line: bytes) -> None:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        descriptor = os.open(self._path, flags, MODE)
-        try:
-            whole = self.cut_torn()
-            if os.write(descriptor, line) != len(line):  # the disk took a part of it
-                os.ftruncate(descriptor, whole)
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    def cut_torn(self) -> None:
+        """Cut off a last line that its writer did not end. Raises OSError, also for a missing file."""
+        self._file.cut_torn()
 
     def records(self) -> Iterator[RepairRecord]:
         """The lines, oldest first. Lines that are no record are passed over. Raises OSError but for a missing file."""
-        with suppress(FileNotFoundError):
-            for line in self._path.read_text(encoding="utf-8", errors="replace").splitlines():
-                record = record_of(line)
-                if record is not None:
-                    yield record
-
-    def _shorten(self) -> None:
-        with suppress(FileNotFoundError):
-            if self._path.stat().st_size > LIMIT_BYTES:
-                lines = self._path.read_bytes().splitlines(keepends=True)
-                atomic.put(str(self._path.parent), NAME, b"".join(lines[len(lines) // 2 :]), MODE)
-
-    def cut_torn(self) -> int:
-        """Cut off a last line without an end: the machine or we were killed while it was written. The bytes that stay.
-
-        A line that lacks nothing but its end gets that. Raises OSError.
-        """
-        with self._path.open("r+b") as file:
-            content = file.read()
-            torn = content.rpartition(b"\n")[2]
-            if not torn:
-                return len(content)
-            if record_of(torn.decode(errors="replace")) is not None:
-                return len(content) + file.write(b"\n")
-            file.truncate(len(content) - len(torn))
-            return len(content) - len(torn)
+        for line in self._file.lines():
+            record = record_of(line.decode(errors="replace"))
+            if record is not None:
+                yield record
 
 
 def record_of(line: str) -> RepairRecord | None:
