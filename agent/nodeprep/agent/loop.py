@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import inf
 from threading import Event
 from typing import TYPE_CHECKING
 
 from nodeprep import __version__, profile_selection
 from nodeprep.agent import node_meeting, node_shutdown, startup
+from nodeprep.agent.history_writer import HistoryWriter
 from nodeprep.agent.reconciler import Reconciler
 from nodeprep.agent.state_writer import StateWriter
-from nodeprep.config import opening_change, verdict_digest, written
+from nodeprep.config import key_digests, opening_change, verdict_digest, written
 from nodeprep.config.configuration import Settings
 from nodeprep.config.document import ConfigError
 from nodeprep.decide import gate_readiness
@@ -23,12 +24,15 @@ from nodeprep.decide.look_schedule import Schedule
 from nodeprep.decide.repair_policy import SHIPPED_WAITS, RepairWaits
 from nodeprep.doors import clock
 from nodeprep.doors.events.listener import EventSources
+from nodeprep.doors.files.alive_mark import AliveMark
 from nodeprep.doors.files.state_store import Store
 from nodeprep.doors.node_host import Host
 from nodeprep.facts import ALL as FACTS
+from nodeprep.history.node_record import BOOT_DIGITS, NodeRecord
+from nodeprep.history.node_state import CONFIGURATION
 from nodeprep.model import Topic
 from nodeprep.observer import Observer
-from nodeprep.publish import log_lines, repair_lines
+from nodeprep.publish import history_lines, log_lines, repair_lines
 from nodeprep.publish.gate_files import Gate, GateFiles
 from nodeprep.publish.log_lines import LogEntry
 from nodeprep.publish.node_status import NodeStatus
@@ -43,6 +47,7 @@ LOGGER = logging.getLogger("nodeprep")
 WORDS = frozenset({"node", "publisher"})  # of the publisher, which need no look to be acted on
 TERMINATION = "SIGTERM"
 LOOP_PERIOD_SECONDS = 10.0  # seconds; the loop turns at least this often, and `/healthz` allows it three (design 3.5)
+HISTORY_TIMEOUT_SECONDS = 2.0  # seconds that an end waits for the last records
 RESET_TIMEOUT_SECONDS = 3.0  # seconds that who asks for a reset, or tells of a drill, waits for it
 GATE_FILES_PERIOD_SECONDS = (
     60.0  # seconds until gate files are held against what ought to be there, should somebody have removed one
@@ -58,6 +63,7 @@ class AgentParts(Value):
     points of the node that we could write and should not. `read_drill` reads which drill somebody told us of.
     `config_by_rollout`: a changed configuration is read at the next start, but for what only opens gates.
     `waits` are the waits of repairs. `system_state` asks this host's systemd for its state, "" where it is not seen.
+    `alive` says for the next start until when we ran.
     """
 
     host_of: Callable[[tuple[str, ...], str], Host]
@@ -73,6 +79,7 @@ class AgentParts(Value):
     waits: RepairWaits = SHIPPED_WAITS
     config_by_rollout: bool = False
     system_state: Callable[[float], str] = lambda _: ""
+    alive: AliveMark | None = None
 
 
 class Agent:
@@ -101,6 +108,9 @@ class Agent:
         self._says: NodeAnnotations | None = None  # what the Node says and nobody thought of yet
         self._forgetful = False
         self._node_uid = ""
+        self.history = HistoryWriter(means.store.directory)
+        self._history_trouble = ""
+        self._began = clock.now()
         self._started = ""  # why the state was what it was, as the line of the start said
         self._stopped_by = ""
 
@@ -116,7 +126,35 @@ class Agent:
         if publisher is not None:
             publisher.stop()
         self._reconciler.state_writer.save(self._reconciler.agent_state, clock.now())
-        log_lines.tell([LogEntry("stopped", {"signal": self._stopped_by})], LOGGER)
+        self._say([LogEntry("stopped", {"signal": self._stopped_by})])
+        self.history.finish(HISTORY_TIMEOUT_SECONDS)
+
+    def _say(self, entries: Iterable[LogEntry]) -> None:
+        """Tell what changed in the log, and keep it in the node's history."""
+        told = tuple(entries)
+        log_lines.tell(told, LOGGER)
+        if told:
+            state = self._reconciler.agent_state
+            self.history.add(history_lines.records(told, state, clock.wall(), clock.now(), self._began))
+
+    def _keep_configuration(self) -> None:
+        """Keep in the history which keys the configuration sets, if they are not as they were last kept."""
+        keys = key_digests.key_digests(self.settings)
+        digest = key_digests.digest(keys)
+        if keys != self.history.keys:
+            changed = list(key_digests.changed(self.history.keys, keys))
+            fields = {"digest": digest, "changed": changed, "keys": keys}
+            boot = self._reconciler.agent_state.boot_id[:BOOT_DIGITS]
+            self.history.add([NodeRecord(clock.wall(), clock.now(), boot, CONFIGURATION, fields)])
+            self.history.keys = keys
+
+    def _hear_history(self) -> None:
+        """Say in the log that the history is not kept, and that it is again."""
+        trouble = self.history.trouble
+        if trouble != self._history_trouble:
+            self._history_trouble = trouble
+            entry = LogEntry("history-trouble", {"message": trouble}, warning=True)
+            log_lines.tell([entry if trouble else LogEntry("history-fine-again")], LOGGER)
 
     def stop(self, signal: str = "") -> None:
         """End, because of the signal of that name."""
@@ -162,7 +200,7 @@ class Agent:
         if forget := self._asked & {"forget", "forget-inventory"}:
             self._asked -= forget
             self._reconciler.forget(inventory="forget-inventory" in forget)
-            log_lines.tell([LogEntry("reset", {"inventory": "forget-inventory" in forget})], LOGGER)
+            self._say([LogEntry("reset", {"inventory": "forget-inventory" in forget})])
         if self._reconciler.proves_anew:
             self._reconciler.proves_anew = False
             self._schedule.request((fact.kind for fact in FACTS), now)
@@ -190,7 +228,10 @@ class Agent:
             self._forgotten.set()
         if hears_drill:
             self._drill_heard.set()
+        self._hear_history()
         self.turned_at = clock.now()
+        if self.means.alive is not None:
+            self.means.alive.set(self.turned_at)
 
     def _close_for(self, who: str) -> None:
         """Close all gates if somebody announced that the machine goes down, so that no pod comes in after the boot."""
@@ -207,7 +248,7 @@ class Agent:
             self._publish(node_shutdown.closed(bare, who), opening=False)
             if not publisher.finish(node_shutdown.CLOSING_TIMEOUT_SECONDS):
                 trouble = "; ".join(filter(None, (trouble, "the Node could not be closed in time")))
-        log_lines.tell([LogEntry("closed-for-shutdown", {"why": who, "trouble": trouble})], LOGGER)
+        self._say([LogEntry("closed-for-shutdown", {"why": who, "trouble": trouble})])
 
     def _repair(self) -> bool:
         """Go on with repairs. Whether the agent state or what is told changed."""
@@ -238,20 +279,24 @@ class Agent:
         self._observer = Observer(host, self.means.event_sources.wake)
         self._schedule = Schedule(FACTS, self._periods())
         self._started = agent_state.why
-        started = {
+        started: dict[str, object] = {
             "version": __version__,
             "state": agent_state.state,
             "why": agent_state.why,
             "boot_id": agent_state.boot_id,
         }
-        troubles = [one for one in (found.trouble, *troubles) if one]
-        log_lines.tell(
+        mark = self.means.alive
+        former = None if mark is None else mark.read()
+        if former is not None and former <= now:
+            started["former_alive_at"] = former
+        troubles = [one for one in (found.trouble, *troubles, self.history.recall()) if one]
+        self._say(
             [
                 LogEntry("started", started),
                 *(LogEntry("start-trouble", {"message": one}, warning=True) for one in troubles),
-            ],
-            LOGGER,
+            ]
         )
+        self._keep_configuration()
         state_writer.save(agent_state, now)
         self._forgetful = found.forgetful
         if self.means.publisher is not None:
@@ -284,10 +329,10 @@ class Agent:
         met = self._reconciler.meet(says, forgetful=self._forgetful)
         self._forgetful = False
         if met.reset:
-            log_lines.tell([LogEntry("reset", {"inventory": met.inventory, "by": says.reset})], LOGGER)
+            self._say([LogEntry("reset", {"inventory": met.inventory, "by": says.reset})])
         if met.agent_state.node_uid != self._node_uid:
             self._node_uid = met.agent_state.node_uid
-            log_lines.tell([LogEntry("node", {"uid": self._node_uid})], LOGGER)
+            self._say([LogEntry("node", {"uid": self._node_uid})])
         return True
 
     def _learn_drill(self, now: float) -> bool:
@@ -332,7 +377,7 @@ class Agent:
             listener(status)
         blind_after = self.settings.agent.confirmation.blind_after
         before, self._told = self._told, status  # who acts on a line of the log finds the report that it is about
-        log_lines.tell(log_lines.transitions(before, status, blind_after, started=self._started), LOGGER)
+        self._say(log_lines.transitions(before, status, blind_after, started=self._started))
         if publisher is not None:
             publisher.post(one.event for one in repair_lines.lines(before, status))
         if wanted != self._open or self._not_opened or status.at - self._opened_at >= GATE_FILES_PERIOD_SECONDS:
@@ -374,13 +419,14 @@ class Agent:
         changed = settings != self.settings
         if changed or asked:
             said = "; ".join(written.changes(self.settings, settings)) or "none"
-            log_lines.tell([LogEntry("configuration-read", {"changes": said})], LOGGER)
+            self._say([LogEntry("configuration-read", {"changes": said})])
         if (changed or asked) and self.means.publisher is not None:
             self.means.publisher.forget_denials()
         if not changed:
             return
         self.settings = settings
         self._reconciler.follow(settings)
+        self._keep_configuration()
         self._excluded = profile_selection.excluded_paths(settings)
         self._schedule.periods = self._periods()
         self._observer.host = self._host()

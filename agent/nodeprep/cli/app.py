@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "Record everything that `check` looks at in one file, for `check --snapshot`.",
         "check.check_commands:app",
     ),
+    "history": ("Say what happened to a node, and whether it was ready at a time.", "history.history_commands:app"),
     "agent": ("Judge this node continuously: gates, metrics, state file.", "daemon.daemon_commands:app"),
     "wait-ready": ("Wait until the agent has opened a profile's gate.", "daemon.daemon_commands:app"),
     "reset": (

@@ -27,6 +27,7 @@ from nodeprep.config.configuration import DEFAULT_FILE
 from nodeprep.doors import clock, socket_probe, systemd
 from nodeprep.doors.events.listener import EventSources
 from nodeprep.doors.files import state_store
+from nodeprep.doors.files.alive_mark import AliveMark
 from nodeprep.doors.files.state_store import LOCK, LockHolder, Store
 from nodeprep.publish import log_lines, probes, web
 from nodeprep.publish.log_lines import LogEntry
@@ -89,6 +90,7 @@ def run(asked: AgentOptions, listeners: tuple[Callable[[NodeStatus], None], ...]
             waits=waits,
             config_by_rollout=asked.config_by_rollout,
             system_state=systemd.system_state if at.root == "/" else lambda _: "",
+            alive=AliveMark(where.socket),
             exposed=at.host().writable_mounts((where.state, where.run, where.socket)),
         )
         agent = Agent(parts, settings)

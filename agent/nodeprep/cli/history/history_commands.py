@@ -1,0 +1,51 @@
+"""The commands about what was: `history`, and `why` a job ended."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from nodeprep.cli import program
+from nodeprep.cli.check.choices import Format
+from nodeprep.cli.nodes.nodes_commands import Context, Kubeconfig, Namespace
+from nodeprep.cli.options import HostRoot
+
+app = program.commands()
+
+
+@app.command()
+def history(
+    *,
+    node: Annotated[
+        str | None, typer.Argument(metavar="[NODE]", help="A Node of the cluster, by its agent; by default, this host.")
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="TIME", help="Was it ready then? Exit code 0 ready, 1 not ready, 3 nobody knows."),
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="A time (UTC), or how long ago: 90m, 2h, 3d.")
+    ] = None,
+    device: Annotated[str, typer.Option("--device", metavar="GLOB", help="By name or PCI address.")] = "*",
+    check: Annotated[str, typer.Option("--check", metavar="GLOB", help="By id.")] = "*",
+    output: Annotated[
+        Format, typer.Option("--output", "-o", help="Output format; wide: each record on a line of its own.")
+    ] = Format.TABLE,
+    host_root: HostRoot = None,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = "nodeprep",
+) -> None:
+    """Say what happened to a node: faults, gates, configurations, restarts; by its agent's record."""
+
+    def body() -> int:
+        from nodeprep.cli.history import history_command as command
+        from nodeprep.cli.nodes.kubeconfigs import FleetOptions
+        from nodeprep.cli.nodes.scope import FleetScope
+
+        where = FleetScope((node,) if node else (), None, FleetOptions(kubeconfig, context), namespace)
+        asked = command.HistoryOptions(where, host_root, since, at, device, check, output)
+        return command.run(asked)
+
+    program.end(body)

@@ -1,0 +1,132 @@
+"""A node's history as it was read: on the node from its file, or from the JSON that the node's agent printed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from nodeprep.cli.daemon import directories
+from nodeprep.cli.history import moment
+from nodeprep.cli.place import NodePlace
+from nodeprep.cli.usage import UsageError
+from nodeprep.doors import clock
+from nodeprep.doors.files import state_store
+from nodeprep.doors.files.alive_mark import AliveMark
+from nodeprep.doors.files.host_root import BOOT_ID
+from nodeprep.doors.files.line_file import LineFile
+from nodeprep.history import timeline
+from nodeprep.history.node_record import BASE, BOOT_DIGITS, FOLDED, MODE, NAME, NodeRecord, record_of
+from nodeprep.history.timeline import Now
+from nodeprep.job_profile import API_VERSION
+from nodeprep.values import Value
+
+HOSTNAME = "/proc/sys/kernel/hostname"
+
+
+class HistoryReading(Value):
+    """The records of a node, oldest first. `bad_lines` are no records; `is_torn`: the last one is half a line."""
+
+    node: str
+    now: Now
+    records: tuple[NodeRecord, ...] = ()
+    bad_lines: int = 0
+    is_torn: bool = False
+    file: str = ""
+
+    @property
+    def single(self) -> list[NodeRecord]:
+        """The records that are no counts, with the times of corrected clocks."""
+        return timeline.corrected(self.records, self.now)
+
+    @property
+    def counts(self) -> list[NodeRecord]:
+        """The counts of older hours and days."""
+        return [one for one in self.records if one.event == FOLDED]
+
+    @property
+    def kept_since(self) -> float | None:
+        """Wall time of the first record that is kept whole; None if there is none."""
+        return next((one.time for one in self.single if one.event != BASE), None)
+
+
+def of_place(at: NodePlace) -> HistoryReading:
+    """This node's. Raises UsageError if it cannot be read, or if no agent ever kept one here."""
+    where = directories.directories(at.root)
+    file = LineFile(where.state, NAME, MODE)
+    try:
+        lines = list(file.lines())
+    except OSError as error:
+        raise UsageError(f"{file.path}: {error.strerror}; wanted to read the history that the agent keeps") from error
+    if not lines:
+        raise UsageError(f"{file.path}: no history; wanted a node on which nodeprep's agent runs")
+    found = [record_of(one) for one in lines]
+    runs = state_store.holder(where.state, where.socket) is not None
+    now, files = clock.now(), at.host().files
+    alive_at = now if runs else AliveMark(where.socket).read()
+    boot = files.text(BOOT_ID)
+    short = boot[:BOOT_DIGITS] if isinstance(boot, str) else ""
+    name = files.text(HOSTNAME)
+    return HistoryReading(
+        name if isinstance(name, str) else "",
+        Now(clock.wall(), now, short, alive_at),
+        tuple(one for one in found if one is not None),
+        sum(one is None for one in found[:-1]),
+        found[-1] is None,
+        file.path,
+    )
+
+
+def document(reading: HistoryReading, records: list[NodeRecord]) -> dict[str, Any]:
+    """As docs/history.schema.json says, with these records."""
+    walls = {id(one): one for one in records}
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "History",
+        "node": reading.node,
+        "now": {
+            "time": moment.exact(reading.now.time),
+            "at": reading.now.at,
+            "boot": reading.now.boot,
+            "aliveAt": reading.now.alive_at,
+        },
+        "badLines": reading.bad_lines,
+        "torn": reading.is_torn,
+        "records": [record_document(one) for one in walls.values()],
+        "counts": [record_document(one) for one in reading.counts],
+    }
+
+
+def of_document(text: str, node: str) -> HistoryReading | None:
+    """What another node's agent printed; None if it is no history."""
+    try:
+        said = json.loads(text)
+        now = said["now"]
+        records = [_of_record(one) for one in (*said["counts"], *said["records"])]
+        time = moment.seconds("now", now["time"], 0.0)
+        alive = now["aliveAt"]
+        return HistoryReading(
+            str(said["node"] or node),
+            Now(time, float(now["at"]), str(now["boot"]), None if alive is None else float(alive)),
+            tuple(records),
+            int(said["badLines"]),
+            bool(said["torn"]),
+        )
+    except (ValueError, TypeError, LookupError, AttributeError, UsageError):
+        return None
+
+
+def record_document(record: NodeRecord) -> dict[str, Any]:
+    """A record as docs/history.schema.json says."""
+    return {
+        "time": moment.exact(record.time),
+        "at": record.at,
+        "boot": record.boot,
+        "event": record.event,
+        "details": dict(record.fields),
+    }
+
+
+def _of_record(said: Mapping[str, Any]) -> NodeRecord:
+    time = moment.seconds("time", said["time"], 0.0)
+    return NodeRecord(time, float(said["at"]), str(said["boot"]), str(said["event"]), dict(said["details"]))

@@ -1,0 +1,1 @@
+"""The record of a node: what happened to it, in values."""

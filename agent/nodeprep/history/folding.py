@@ -1,0 +1,156 @@
+"""Older records as counts, so that a history stays within its size: by hour and case, then by day, then none.
+
+A record that is folded is no longer shown, and its hour still says how often each case was convicted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from nodeprep.history import node_state
+from nodeprep.history.node_record import BASE, FOLDED, NodeRecord, line, record_of
+from nodeprep.values import Value
+
+KEPT_RECORDS = 1000  # so many of the newest are kept each (the issue's number)
+FOLDED_AT_RECORDS = 1250  # records at which the older ones are folded: not at each new one
+SIZE_LIMIT_BYTES = 1 << 20
+ROOM_BYTES = 64 << 10  # that stay free after folding, so that it is not done again at once
+HOUR, DAY = 3600.0, 86400.0
+CASES_LIMIT = 64  # cases of one hour that are counted each; the others are counted together
+FOLDED_LINE_LIMIT_BYTES = 256 * CASES_LIMIT
+OTHERS = "others"
+
+
+class Count(Value):
+    """What became of one case within an hour or a day: convictions, and seconds for which they stood."""
+
+    convicted: int = 0
+    seconds: float = 0.0
+
+    def __add__(self, more: Count) -> Count:
+        return Count(self.convicted + more.convicted, round(self.seconds + more.seconds, 1))
+
+
+def is_single(text: bytes) -> bool:
+    """Whether a line is one record, and neither counts of many nor what held before them."""
+    return b'"event":"folded"' not in text and b'"event":"base"' not in text
+
+
+def is_due(records: int, size: int) -> bool:
+    """Whether a file of so many single records and bytes is to be folded."""
+    return records >= FOLDED_AT_RECORDS or size > SIZE_LIMIT_BYTES - ROOM_BYTES
+
+
+def folded(lines: Iterable[bytes], limit: int = SIZE_LIMIT_BYTES - ROOM_BYTES) -> list[bytes]:
+    """The lines of a file, each with its end, folded until they have at most `limit` bytes.
+
+    First what was folded, then what held before the first single record, then the newest records as they are.
+    """
+    counts: list[NodeRecord] = []
+    single: list[bytes] = []
+    base: NodeRecord | None = None
+    for one in lines:
+        if is_single(one):
+            single.append(one + b"\n")
+            continue
+        record = record_of(one)
+        if record is not None and record.event == FOLDED:
+            counts.append(record)
+        elif record is not None and record.event == BASE:
+            base = record
+    old, kept = _split(single, limit)
+    records = [record for record in map(record_of, old) if record is not None]
+    hours = _hours(records)
+    base = node_state.base(base, records) or base
+    counts = _merged([*counts, *hours])
+    tail = [*([] if base is None else [_line(base)]), *kept]
+    return [*_fitting(counts, limit - sum(map(len, tail))), *tail]
+
+
+def _split(single: list[bytes], limit: int) -> tuple[list[bytes], list[bytes]]:
+    """What is folded, and what is kept: at most KEPT_RECORDS, and at most three quarters of the limit."""
+    size, first = 0, len(single)
+    for index in range(len(single) - 1, max(len(single) - KEPT_RECORDS, 0) - 1, -1):
+        size += len(single[index])
+        if size > limit * 3 // 4:
+            break
+        first = index
+    return single[:first], single[first:]
+
+
+def _hours(records: Iterable[NodeRecord]) -> Iterator[NodeRecord]:
+    """One record for each hour of wall time and boot."""
+    for (hour, boot), found in _by_hour(records).items():
+        counts: dict[str, Count] = {}
+        events: Counter[str] = Counter()
+        for one in found:
+            if one.event == "convicted":
+                counts[_case(one)] = counts.get(_case(one), Count()) + Count(1)
+            elif one.event == "released":
+                stood = one.fields.get("stood_seconds", 0.0)
+                counts[_case(one)] = counts.get(_case(one), Count()) + Count(0, float(stood or 0.0))
+            else:
+                events[one.event] += 1
+        yield _record(hour, boot, HOUR, counts, events)
+
+
+def _by_hour(records: Iterable[NodeRecord]) -> dict[tuple[float, str], list[NodeRecord]]:
+    found: dict[tuple[float, str], list[NodeRecord]] = {}
+    for one in records:
+        found.setdefault((one.time // HOUR * HOUR, one.boot), []).append(one)
+    return found
+
+
+def _case(record: NodeRecord) -> str:
+    return f"{record.case} {record.text('reason')}"
+
+
+def _record(
+    time: float, boot: str, seconds: float, counts: Mapping[str, Count], events: Mapping[str, int]
+) -> NodeRecord:
+    ranked = sorted(counts.items(), key=lambda one: (-one[1].convicted, one[0]))
+    kept = dict(ranked[:CASES_LIMIT])
+    for _, count in ranked[CASES_LIMIT:]:
+        kept[OTHERS] = kept.get(OTHERS, Count()) + count
+    cases = {case: [one.convicted, one.seconds] for case, one in kept.items()}
+    return NodeRecord(time, 0.0, boot, FOLDED, {"seconds": seconds, "cases": cases, "events": dict(events)})
+
+
+def counts_of(record: NodeRecord) -> dict[str, Count]:
+    """The counts of a folded record by `check place reason`."""
+    found = {}
+    cases = record.fields.get("cases")
+    for case, one in cases.items() if isinstance(cases, dict) else ():
+        if isinstance(one, list) and len(one) == 2 and all(isinstance(part, int | float) for part in one):
+            found[str(case)] = Count(int(one[0]), float(one[1]))
+    return found
+
+
+def _merged(records: Iterable[NodeRecord], seconds: float = HOUR) -> list[NodeRecord]:
+    """Records of the same hour (or day) and boot as one; longer spans stay as they are."""
+    found: dict[tuple[float, str, float], tuple[dict[str, Count], Counter[str]]] = {}
+    for one in records:
+        span = max(float(one.fields.get("seconds", HOUR)), seconds)
+        cases, events = found.setdefault((one.time // span * span, one.boot, span), ({}, Counter()))
+        for case, count in counts_of(one).items():
+            cases[case] = cases.get(case, Count()) + count
+        more = one.fields.get("events")
+        events.update({str(key): int(n) for key, n in more.items()} if isinstance(more, dict) else {})
+    return [_record(time, boot, span, *both) for (time, boot, span), both in found.items()]
+
+
+def _fitting(records: list[NodeRecord], limit: int) -> list[bytes]:
+    """Lines of at most `limit` bytes: the older half of the hours becomes days, then the oldest go."""
+    lines = [_line(one) for one in records]
+    if sum(map(len, lines)) > limit:
+        half = len(records) // 2
+        records = [*_merged(records[:half], DAY), *records[half:]]
+        lines = [_line(one) for one in records]
+    while lines and sum(map(len, lines)) > limit:
+        del lines[: max(len(lines) // 20, 1)]
+    return lines
+
+
+def _line(record: NodeRecord) -> bytes:
+    return line(record, FOLDED_LINE_LIMIT_BYTES)

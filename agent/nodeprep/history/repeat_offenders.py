@@ -1,0 +1,92 @@
+"""Devices that are convicted again and again: of each the hours in which it was, within some days."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from nodeprep.history.folding import HOUR, counts_of
+from nodeprep.history.node_record import FOLDED, NodeRecord
+from nodeprep.history.node_state import CONVICTED
+from nodeprep.values import Struct, Value, field
+
+DAY_SECONDS = 86400.0
+REPEAT_HOURS = 3  # different hours; one bad hour of flapping is one incident
+REPEAT_DAYS = 14.0  # as long as an RMA or a cable takes
+CASES_LIMIT = 1000  # that are kept; a node has some hundred devices and checks
+
+
+class RepeatPolicy(Value):
+    """Who is a repeat offender: convicted in so many different hours within so many days."""
+
+    hours: int = REPEAT_HOURS
+    days: float = REPEAT_DAYS
+
+
+SHIPPED_POLICY = RepeatPolicy()
+
+
+class RepeatOffender(Value):
+    """A device with a check that convicted it in `hours` different hours. `last` is wall time of the last such hour."""
+
+    check: str
+    place: str
+    name: str
+    hours: int
+    last: float
+
+    @property
+    def device(self) -> str:
+        """What a human calls it: its name, else its place; "node" for the node itself."""
+        return self.name or self.place or "node"
+
+
+class RepeatCounter(Struct):
+    """The hours of each case, by check and place. Hours count from 1970, by wall time."""
+
+    hours: dict[tuple[str, str], set[int]] = field(default_factory=dict)
+    names: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def add(self, record: NodeRecord) -> None:
+        """Count a conviction, or those of an hour that is folded. Other records change nothing."""
+        if record.event == CONVICTED:
+            key = record.text("check"), record.text("place")
+            self.names[key] = record.text("subject")
+            self._add(key, record.time)
+        elif record.event == FOLDED:
+            for case, count in counts_of(record).items():
+                check, place, *_ = [*case.split(" "), "", ""]
+                if count.convicted:
+                    self._add((check, place if case.count(" ") > 1 else ""), record.time)
+
+    def _add(self, key: tuple[str, str], time: float) -> None:
+        if key in self.hours or len(self.hours) < CASES_LIMIT:
+            self.hours.setdefault(key, set()).add(int(time // HOUR))
+
+    def forget_before(self, time: float) -> None:
+        """Forget the hours before this wall time."""
+        first = int(time // HOUR)
+        for key, hours in tuple(self.hours.items()):
+            hours -= {one for one in hours if one < first}
+            if not hours:
+                del self.hours[key]
+                self.names.pop(key, None)
+
+    def offenders(self, now: float, policy: RepeatPolicy = SHIPPED_POLICY) -> tuple[RepeatOffender, ...]:
+        """Who repeats, the worst first. `now` is wall time."""
+        first, last = int((now - policy.days * DAY_SECONDS) // HOUR), int(now // HOUR)
+        return tuple(sorted(self._found(first, last, policy), key=lambda one: (-one.hours, one.check, one.place)))
+
+    def _found(self, first: int, last: int, policy: RepeatPolicy) -> Iterator[RepeatOffender]:
+        for (check, place), hours in self.hours.items():
+            within = [one for one in hours if first < one <= last]
+            if len(within) >= policy.hours:
+                name = self.names.get((check, place), "")
+                yield RepeatOffender(check, place, name, len(within), max(within) * HOUR)
+
+
+def counted(records: Iterable[NodeRecord]) -> RepeatCounter:
+    """The hours of all these records."""
+    counter = RepeatCounter()
+    for one in records:
+        counter.add(one)
+    return counter

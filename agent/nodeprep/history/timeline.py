@@ -1,0 +1,124 @@
+"""Records in the order in which they happened, each with the time of a corrected clock.
+
+A clock that is wrong after a boot is set later, and may step by hours. CLOCK_BOOTTIME never steps. So within a boot
+all times are reckoned back from its last record, whose clock was the last to be set. Records lie in the file in the
+order in which they happened, whatever the clock said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+from nodeprep.history import node_state
+from nodeprep.history.node_record import BASE, FOLDED, NodeRecord
+from nodeprep.history.node_state import STARTED, PastState
+from nodeprep.values import Value, replace
+
+STEP_SECONDS = 2.0  # of a clock against CLOCK_BOOTTIME from one record to the next: less is slewing (adjtimex)
+STATED_SECONDS = 1.0  # a time that a human names has whole seconds
+
+
+class Now(Value):
+    """When a history is read: wall time, CLOCK_BOOTTIME and boot id; `alive_at` when the agent was last known to run.
+
+    `alive_at` is in CLOCK_BOOTTIME, None if nobody knows. It is `at` while the agent runs.
+    """
+
+    time: float
+    at: float
+    boot: str
+    alive_at: float | None = None
+
+
+class Past(Value):
+    """The answer to "what was this node then". `unknown` says why nobody knows, "" if `state` holds.
+
+    `then` is the time that was asked for. `before` are the records of the half hour before it, oldest first.
+    """
+
+    then: float
+    state: PastState = node_state.NOTHING
+    unknown: str = ""
+    before: tuple[NodeRecord, ...] = ()
+
+
+def corrected(records: Iterable[NodeRecord], now: Now | None = None) -> list[NodeRecord]:
+    """The records with the time that the last clock of their boot gives them."""
+    known = [one for one in records if one.event != FOLDED]
+    offsets = {one.boot: one.time - one.at for one in known}
+    if now is not None and now.boot in offsets:
+        offsets[now.boot] = now.time - now.at
+    return [replace(one, time=one.at + offsets[one.boot]) for one in known]
+
+
+def steps(records: Sequence[NodeRecord]) -> list[tuple[NodeRecord, float]]:
+    """Where the clock stepped: the first record after it, and by how many seconds."""
+    found = []
+    for former, one in pairwise(records):
+        step = (one.time - one.at) - (former.time - former.at)
+        if one.boot == former.boot and abs(step) > STEP_SECONDS:
+            found.append((one, step))
+    return found
+
+
+def past(records: Iterable[NodeRecord], then: float, now: Now, window: float = 1800.0) -> Past:
+    """What the node was at `then`, wall time in seconds since 1970.
+
+    It is unknown before what is kept, after now, while the agent did not run, and while two boots claim that time.
+    """
+    known = corrected(records, now)
+    if then > now.time + STATED_SECONDS:
+        return Past(then, unknown="that time has not come yet")
+    if not known or then + STATED_SECONDS <= known[0].time:
+        return Past(then, unknown="that is before what this history keeps")
+    claims = [boot for boot, first, last in _boots(known, now) if first <= then <= last]
+    if len(set(claims)) > 1:
+        return Past(then, unknown="the clock was set back, so that two boots claim that time")
+    until = [index for index, one in enumerate(known) if one.time <= then + STATED_SECONDS * 0.999]
+    heard = known[: until[-1] + 1] if until else []
+    state = node_state.replay(heard)
+    before = tuple(one for one in heard if one.time > then - window and one.event != BASE)
+    return Past(then, state, _doubt(state, heard, known[len(heard) :], then, now), before)
+
+
+def _boots(records: Sequence[NodeRecord], now: Now) -> list[tuple[str, float, float]]:
+    """Each boot with the times of its first and last record, as the corrected clock gives them."""
+    found: dict[str, tuple[float, float]] = {}
+    for one in records:
+        first, _ = found.get(one.boot, (one.time, one.time))
+        found[one.boot] = (first, one.time)
+    if now.boot in found:
+        found[now.boot] = (found[now.boot][0], now.time)
+    return [(boot, first, last) for boot, (first, last) in found.items()]
+
+
+def _doubt(state: PastState, heard: Sequence[NodeRecord], later: Sequence[NodeRecord], then: float, now: Now) -> str:
+    """Why nobody knows what held then; "" if the records say it."""
+    if state.runs is False:
+        return f"the agent had ended ({heard[-1].text('signal') or 'stopped'}) and had not started again"
+    if state.runs is None:
+        return "no start of the agent is kept from before that time"
+    if not state.is_judged:
+        return "the agent had just started and had not judged yet"
+    if any(one.time <= then for one in later):
+        return "the clock was set back around that time"
+    alive_until = _alive_until(heard[-1], later, now)
+    if alive_until is None or then > alive_until + STATED_SECONDS:
+        return "the agent ended unseen between the record before that time and its next start"
+    return ""
+
+
+def _alive_until(last: NodeRecord, later: Sequence[NodeRecord], now: Now) -> float | None:
+    """Until when the agent is known to have run after this record, as wall time; None if that is not known."""
+    following = next(iter(later), None)
+    if following is None:
+        if last.boot != now.boot or now.alive_at is None:
+            return last.time
+        return now.time - (now.at - now.alive_at)
+    if following.event != STARTED:
+        return following.time
+    alive_at = following.fields.get("former_alive_at")
+    if following.boot != last.boot or not isinstance(alive_at, int | float):
+        return last.time
+    return max(following.time - (following.at - float(alive_at)), last.time)

@@ -1,0 +1,178 @@
+"""`nodeprep history`: what happened to this node, and what it was at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from nodeprep.cli.history import history_reading, moment
+from nodeprep.cli.usage import UsageError
+from nodeprep.history.node_record import NAME, NodeRecord, line
+from tests.cli import program
+from tests.history_values import EPOCH, outage, record, started
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs/history.schema.json").read_text())
+WEEK = [
+    *started(10.0),
+    record("configuration", 10.0, digest="5eed5eed00", changed=["assign", "mode"], keys={"mode": "11", "assign": "22"}),
+    *outage(1000.0),
+    record("policy-not-enforced", 1500.0, message="the admission policy is gone"),
+    record("stopped", 2000.0, signal="SIGTERM"),
+    *started(2010.0),
+]
+
+OUTAGE = "port.state NoSignal mlx5_5/1 -> gate closed 03:36:40 -> passes 03:37:40 -> gate open 03:37:50 (1 min 10 s)"
+
+
+class Node:
+    """A node's directories, with a history that an agent left."""
+
+    def __init__(self, place: Path, records: Iterable[NodeRecord], tail: bytes = b"") -> None:
+        self.environment = {}
+        for name in ("state", "run", "socket"):
+            (place / name).mkdir()
+            self.environment[f"NODEPREP_{name.upper()}_DIR"] = str(place / name)
+        self.file = place / "state" / NAME
+        self.file.write_bytes(b"".join(map(line, records)) + tail)
+
+    def says(self, *words: str) -> tuple[int, str, str]:
+        done = program.nodeprep("history", *words, **self.environment)
+        return done.returncode, done.stdout, done.stderr
+
+    def document(self, *words: str) -> Any:
+        code, out, _ = self.says(*words, "-o", "json")
+        said = json.loads(out)
+        jsonschema.validate(said, SCHEMA, cls=jsonschema.Draft202012Validator)
+        return said | {"code": code}
+
+
+def test_a_timeline_has_a_line_for_each_incident(tmp_path: Path) -> None:
+    code, out, _ = Node(tmp_path, WEEK).says()
+    assert code == 0
+    assert out.splitlines() == [
+        "2026-11-20 03:20:10  agent 0.1.0 started in boot one",
+        "2026-11-20 03:20:10  mode gate",
+        "2026-11-20 03:20:11  state Ready",
+        "2026-11-20 03:20:11  gate rdma open",
+        "2026-11-20 03:20:10  configuration 5eed5eed00: assign, mode changed",
+        f"2026-11-20 03:36:40  {OUTAGE}",
+        "2026-11-20 03:45:00  admission policy not enforced: the admission policy is gone",
+        "2026-11-20 03:53:20  agent stopped (SIGTERM)",
+        "2026-11-20 03:53:30  agent 0.1.0 started in boot one",
+        "2026-11-20 03:53:30  mode gate",
+        "2026-11-20 03:53:31  state Ready",
+        "2026-11-20 03:53:31  gate rdma open",
+    ]
+
+
+def test_it_is_chosen_by_time_device_and_check(tmp_path: Path) -> None:
+    node = Node(tmp_path, WEEK)
+    assert node.says("--device", "mlx5_5/1")[1].count("\n") == 1
+    assert node.says("--check", "port.*", "--since", "2026-11-20T03:30:00Z")[1].count("\n") == 1
+    assert node.says("--check", "port.*", "--since", "2026-11-20T03:40:00Z")[1] == "nothing happened\n"
+    assert "port.state" not in node.says("--since", "2026-11-20 03:45")[1]
+
+
+def test_what_stands_says_for_how_long(tmp_path: Path) -> None:
+    *_, last = Node(tmp_path, WEEK[:8]).says()[1].splitlines()
+    assert "port.state NoSignal mlx5_5/1 -> gate closed 03:36:40 -> still so after " in last
+
+
+def test_wide_is_a_line_for_each_record(tmp_path: Path) -> None:
+    _, out, _ = Node(tmp_path, WEEK).says("-o", "wide")
+    assert len(out.splitlines()) == len(WEEK)
+    assert "2026-11-20 03:36:40  port.state NoSignal mlx5_5/1: no carrier" in out.splitlines()
+
+
+def test_json_is_by_the_schema_and_can_be_read_again(tmp_path: Path) -> None:
+    node = Node(tmp_path, WEEK)
+    said = node.document()
+    assert (said["code"], len(said["records"]), said["torn"]) == (0, len(WEEK), False)
+    again = history_reading.of_document(json.dumps(said), "gpu-17")
+    assert again is not None
+    assert [one.event for one in again.records] == [one.event for one in WEEK]
+    assert history_reading.of_document("{}", "gpu-17") is None
+
+
+AT = [
+    ("03:30", 0, "READY", ["profile   rdma: open since 2026-11-20 03:20:11"]),
+    ("03:37:00", 1, "NOT READY", ["open      port.state NoSignal mlx5_5/1 since 2026-11-20 03:36:40", "03:36:40"]),
+    ("03:53:25", 3, "NOBODY KNOWS: the agent had ended (SIGTERM)", []),
+    ("03:00", 3, "NOBODY KNOWS: that is before what this history keeps", []),
+]
+
+
+@pytest.mark.parametrize(("when", "code", "word", "lines"), AT)
+def test_what_it_was_at_a_time(tmp_path: Path, when: str, code: int, word: str, lines: list[str]) -> None:
+    node = Node(tmp_path, WEEK)
+    told = node.says("--at", f"2026-11-20T{when}Z")
+    assert told[0] == code, told[1]
+    assert f"UTC: {word}" in told[1].splitlines()[0]
+    assert all(one in told[1] for one in lines)
+    said = node.document("--at", f"2026-11-20T{when}Z")
+    assert (said["code"], said["verdict"]) == (code, {0: "ready", 1: "not-ready", 3: "unknown"}[code])
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    stepped = [*WEEK, record("state", 3000.0, offset=EPOCH + 3600, to="Ready")]
+    head = b"\x00\x00\n"
+    node = Node(tmp_path, [], head + b"".join(map(line, stepped)) + b'{"time":1,"at"')
+    notes = [one for one in node.says()[1].splitlines() if one.startswith("note: ")]
+    assert notes == [
+        "note: the last line is torn: it was being written when its writer ended",
+        "note: 1 line is no record and is passed over",
+        "note: the clock was set forward by 1 h in boot one; times are by the later clock",
+    ]
+
+
+WRONG = [
+    (("--at", "yesterday"), "--at: found 'yesterday', wanted a UTC time such as 2026-11-28T03:12:30Z or 03:12, "),
+    (("--since", "25:99"), "--since: found '25:99', wanted a UTC time"),
+    (("--at", "1h", "--device", "x"), "--at is one moment of the whole node: it cannot be combined with "),
+]
+
+
+@pytest.mark.parametrize(("words", "says"), WRONG)
+def test_wrong_use_is_one_line(tmp_path: Path, words: tuple[str, ...], says: str) -> None:
+    code, out, err = Node(tmp_path, WEEK).says(*words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(says)
+
+
+def test_a_node_without_an_agent_says_so(tmp_path: Path) -> None:
+    code, out, err = Node(tmp_path, []).says()
+    assert (code, out) == (2, "")
+    assert "no history; wanted a node on which nodeprep's agent runs" in err
+
+
+NOW = 1795838400.0  # 2026-11-28T04:00:00Z
+MOMENTS = [
+    ("2026-11-28T03:12:30Z", NOW - 47.5 * 60),
+    ("2026-11-28T11:12:30+08:00", NOW - 47.5 * 60),
+    ("2026-11-28 03:12", NOW - 48 * 60),
+    ("03:12", NOW - 48 * 60),
+    ("04:01", NOW + 60 - 86400),
+    ("90m", NOW - 5400),
+    ("2h", NOW - 7200),
+    ("3d", NOW - 3 * 86400),
+]
+
+
+@pytest.mark.parametrize(("typed", "wanted"), MOMENTS)
+def test_moments(typed: str, wanted: float) -> None:
+    assert moment.seconds("--at", typed, NOW) == wanted
+
+
+@pytest.mark.parametrize("typed", ["", "x", "2026-13-01", "3w", "03:12:30:01", "-1h"])
+def test_what_is_no_moment(typed: str) -> None:
+    with pytest.raises(UsageError, match="--at: found"):
+        moment.seconds("--at", typed, NOW)
+
+
+def test_spans() -> None:
+    assert [moment.span(one) for one in (0, 59.6, 70, 3600, 90061)] == ["0 s", "1 min", "1 min 10 s", "1 h", "1 d 1 h"]

@@ -1,0 +1,54 @@
+"""The same device convicted again and again: hours are counted, not flaps."""
+
+from __future__ import annotations
+
+from nodeprep.history import repeat_offenders
+from nodeprep.history.node_record import NodeRecord
+from nodeprep.history.repeat_offenders import RepeatPolicy
+from tests.history_values import EPOCH, PORT, outage, record
+
+HOUR, DAY = 3600.0, 86400.0
+
+
+def found(records: list[NodeRecord], now: float, policy: RepeatPolicy = repeat_offenders.SHIPPED_POLICY) -> list[int]:
+    return [one.hours for one in repeat_offenders.counted(records).offenders(EPOCH + now, policy)]
+
+
+def outages(*hours: float) -> list[NodeRecord]:
+    return [one for hour in hours for one in outage(hour * HOUR)]
+
+
+def test_three_different_hours_within_fourteen_days() -> None:
+    assert found(outages(1, 2), 3 * HOUR) == []
+    assert found(outages(1, 1.1, 1.2, 1.3), 3 * HOUR) == [], "one bad hour is one incident"
+    assert found(outages(1, 2, 30), 31 * HOUR) == [3]
+    assert found(outages(1, 2, 30), 15 * DAY) == [], "two of them are too old"
+    assert found(outages(1, 2), 3 * HOUR, RepeatPolicy(2, 1.0)) == [2]
+    assert found(outages(1, 30), 31 * HOUR, RepeatPolicy(2, 1.0)) == []
+
+
+def test_it_says_who_and_when() -> None:
+    (one,) = repeat_offenders.counted(outages(1, 2, 3)).offenders(EPOCH + 4 * HOUR)
+    assert (one.check, one.place, one.device) == (PORT["check"], PORT["place"], "mlx5_5/1")
+    assert one.last <= EPOCH + 3 * HOUR < one.last + HOUR
+
+
+def test_a_restart_that_tells_a_conviction_again_counts_none() -> None:
+    again = [record("still-convicted", hour * HOUR, **PORT) for hour in (2, 3, 4)]
+    assert found([*outages(1), *again], 5 * HOUR) == []
+
+
+def test_hours_that_were_folded_count() -> None:
+    cases = {f"{PORT['check']} {PORT['place']} NoSignal": [20, 600.0], "limits.memlock TooLow": [1, 5.0]}
+    folded = [record("folded", hour * HOUR, seconds=HOUR, cases=cases) for hour in (1, 2)]
+    counter = repeat_offenders.counted([*folded, *outages(3)])
+    assert set(counter.hours) == {(PORT["check"], PORT["place"]), ("limits.memlock", "")}
+    assert [one.hours for one in counter.offenders(EPOCH + 4 * HOUR)] == [3]
+
+
+def test_what_is_old_is_forgotten() -> None:
+    counter = repeat_offenders.counted(outages(1, 2, 3))
+    counter.forget_before(EPOCH + 2.9 * HOUR)
+    assert counter.offenders(EPOCH + 4 * HOUR) == ()
+    counter.forget_before(EPOCH + 9 * HOUR)
+    assert (counter.hours, counter.names) == ({}, {})
