@@ -5,14 +5,17 @@ One story, told in order: each test goes on where the one before it left the nod
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+import jsonschema
 import pytest
 
+from tests.cli.program import nodeprep
 from tests.kubernetes import training
 from tests.kubernetes.rollout import first_replaced, halted
 from tests.kubernetes.shipped import (
@@ -48,11 +51,14 @@ from tests.kubernetes.training import (
 )
 from tests.rigs import rdma_plugin
 from tests.rigs.cluster import Cluster
+from tests.rigs.cluster_tools import BASE
 from tests.rigs.guest import Guest
 from tests.rigs.lab import RAIL
 from tests.rigs.waiting import until
 
 NAME = "guest"
+SCHEMA = Path(__file__).parents[2] / "docs/why.schema.json"
+PAUSE = {"name": "main", "image": BASE, "imagePullPolicy": "Never"}
 SOON = 60.0  # seconds; what no change brings back, the scheduler tries again after 5 minutes
 GATES = {"rdma-roce.device", "rdma-roce.ready"}
 # What convicts stands at its default. What proves and releases is short, and so are the periods of what nobody
@@ -306,6 +312,75 @@ def test_a_release_whose_port_state_always_fails(story: Story, image: Callable[[
     assert all(labelled(told) and UNHEALTHY not in taints(told) for told in seen)
     assert {condition(told)["status"] for told in seen} == {"True"}
     assert gate_files(guest) == GATES
+
+
+# A worker that ends as NCCL's watchdog does: once its port is not ACTIVE any more.
+WORKER = "until ! ibv_devinfo | grep -q PORT_ACTIVE; do sleep 0.2; done; echo the port is gone; exit 1"
+JOB = {"job-name": "train"}
+
+
+def test_why_a_pod_of_a_job_ended(story: Story) -> None:
+    """A job of two pods: a link goes down on the node of one of them, and the other node shows nothing."""
+    cluster = story.cluster
+    training.training_pod(cluster, "worker-0", JOB, WORKER, "Never")
+    beside = {"nodeName": "beside", "hostNetwork": True, "containers": [PAUSE]}
+    cluster.create(PODS, {"metadata": {"name": "worker-1", "labels": JOB}, "spec": beside})
+    for name in ("worker-0", "worker-1"):
+        until(lambda: story.runs(name), f"{name} runs", LONG)  # noqa: B023 - it is called at once
+    cable(story, up=False)
+    until(lambda: ended(cluster, "worker-0"), "the worker ended", LONG)
+    cable(story, up=True)
+    assert coincides(why(cluster, "worker-0"), "worker-0") < SOON
+    said = why(cluster, "job/train")
+    assert coincides(said, "worker-0") < SOON
+    assert (said["quiet"], said["unknown"]) == (["beside"], {})
+
+
+def test_why_a_pod_ended_that_is_gone(story: Story) -> None:
+    """Events say on which node it was, and when a kubelet ended it; of one that ended by itself, not when."""
+    cluster = story.cluster
+    training.training_pod(cluster, "worker-2", JOB)
+    until(lambda: story.runs("worker-2"), "it runs", LONG)
+    cable(story, up=False)
+    cluster.kubectl("delete", "pod", "worker-0", "worker-2", f"--timeout={LONG:g}s")
+    cable(story, up=True)
+    said = why(cluster, "worker-2")
+    assert said["pods"][0]["is_gone"]
+    assert coincides(said, "worker-2") < SOON
+    said = why(cluster, "worker-0", code=3)
+    (pod,) = said["pods"]
+    assert (pod["node"], pod["is_gone"], pod["ended"]) == (NAME, True, None)
+    assert said["found"][0]["seconds"] is None
+    assert said["found"][0]["words"].startswith("port.state ")
+
+
+def cable(story: Story, *, up: bool) -> None:
+    """Set the rail's link, and wait until the node says so."""
+    began = time.monotonic()
+    story.guest.run("ip", "link", "set", RAIL.netdev, "up" if up else "down")
+    story.node.when(open_to_training if up else lambda told: not labelled(told), "the Node says so", began)
+
+
+def coincides(said: Object, pod: str) -> float:
+    """The seconds between the fault of the rail and the end of this pod, the first thing that was found."""
+    first = said["found"][0]
+    assert (first["node"], first["pod"], first["words"].split()[0]) == (NAME, pod, "port.state")
+    assert RAIL.id in first["words"] or "rxe" in first["words"]
+    return abs(float(first["seconds"]))
+
+
+def ended(cluster: Cluster, name: str) -> bool:
+    return bool(cluster.call("GET", f"{PODS}/{name}")[1]["status"]["phase"] == "Failed")
+
+
+def why(cluster: Cluster, what: str, code: int = 0) -> Object:
+    """What `nodeprep why` says, by its schema."""
+    done = nodeprep("why", what, "-o", "json", KUBECONFIG=str(cluster.kubeconfig()))
+    assert done.returncode == code, done.stdout + done.stderr
+    print(nodeprep("why", what, KUBECONFIG=str(cluster.kubeconfig())).stdout)
+    said: Object = json.loads(done.stdout)
+    jsonschema.validate(said, json.loads(SCHEMA.read_text()), cls=jsonschema.Draft202012Validator)
+    return said
 
 
 def gate_files(guest: Guest) -> set[str]:

@@ -8,7 +8,7 @@ import os
 import shlex
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +23,7 @@ from tests.rigs.guest import Guest
 from tests.rigs.waiting import until
 
 RDMA_LABEL = "feature.node.kubernetes.io/network-rdma.capable"
+SLEEPS = "exec sleep 2147483647"
 PODS = "/api/v1/namespaces/default/pods"
 PLUGIN = "rdma-shared-dp-ds"
 PLUGINS = f"/apis/apps/v1/namespaces/kube-system/daemonsets/{PLUGIN}"
@@ -130,14 +131,19 @@ def running(pod: Object) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", []))
 
 
-def training_pod(cluster: Cluster, name: str) -> None:
-    """Asks for a node that is capable of RDMA and for a port, as a job's worker does."""
+def training_pod(
+    cluster: Cluster, name: str, labels: Mapping[str, str] | None = None, script: str = SLEEPS, again: str = "Always"
+) -> None:
+    """Asks for a node that is capable of RDMA and for a port, as a job's worker does, and runs this.
+
+    `again` is its restartPolicy.
+    """
     capable = {"key": RDMA_LABEL, "operator": "In", "values": ["true"]}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [capable]}]}
     container = {
         "name": "main",
         "image": rdma_plugin.IMAGE,
-        "command": ["sh", "-c", "exec sleep 2147483647"],
+        "command": ["sh", "-c", script],
         "resources": {"limits": {rdma_plugin.RESOURCE: "1"}},
     }
     spec = {
@@ -145,8 +151,9 @@ def training_pod(cluster: Cluster, name: str) -> None:
         "containers": [container],
         "hostNetwork": True,
         "terminationGracePeriodSeconds": 0,
+        "restartPolicy": again,
     }
-    cluster.create(PODS, {"metadata": {"name": name}, "spec": spec})
+    cluster.create(PODS, {"metadata": {"name": name, "labels": dict(labels or {})}, "spec": spec})
 
 
 def port_of(cluster: Cluster, pod: str) -> str:

@@ -8,8 +8,8 @@ from threading import Lock, Thread
 
 from nodeprep import fault_boundary
 from nodeprep.doors.files.line_file import LineFile
-from nodeprep.history import folding, node_state
-from nodeprep.history.node_record import BASE, LOST, MODE, NAME, NodeRecord, line, record_of
+from nodeprep.history import folding, node_record, node_state
+from nodeprep.history.node_record import BASE, LOST, MODE, NAME, NodeRecord
 from nodeprep.history.node_state import CONFIGURATION, CONVICTED
 from nodeprep.history.repeat_offenders import RepeatCounter
 from nodeprep.values import replace
@@ -48,7 +48,7 @@ class HistoryWriter:
         return ""
 
     def _learn(self, text: bytes) -> None:
-        record = record_of(text)
+        record = node_record.record_of(text)
         if record is None:
             return
         self.repeats.add(record)
@@ -107,7 +107,7 @@ class HistoryWriter:
         first, lost = records[0], self._lost
         told = (replace(first, event=LOST, fields={"count": lost, "why": self.trouble}), *records) if lost else records
         try:
-            size = self.file.append(b"".join(map(line, told)))
+            size = self.file.append(b"".join(map(node_record.line, told)))
             self._records += len(told)
             self._lost -= lost
             if folding.is_due(self._records, size):

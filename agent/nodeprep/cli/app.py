@@ -25,6 +25,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "check.check_commands:app",
     ),
     "history": ("Say what happened to a node, and whether it was ready at a time.", "history.history_commands:app"),
+    "why": ("Say what happened on the nodes of a job when its pods ended.", "history.history_commands:app"),
     "agent": ("Judge this node continuously: gates, metrics, state file.", "daemon.daemon_commands:app"),
     "wait-ready": ("Wait until the agent has opened a profile's gate.", "daemon.daemon_commands:app"),
     "reset": (

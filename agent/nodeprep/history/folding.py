@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from nodeprep.history import node_state
-from nodeprep.history.node_record import BASE, FOLDED, NodeRecord, line, record_of
+from nodeprep.history import node_record, node_state
+from nodeprep.history.node_record import BASE, FOLDED, NodeRecord
 from nodeprep.values import Value
 
 KEPT_RECORDS = 1000  # so many of the newest are kept each (the number)
@@ -54,13 +54,13 @@ def folded(lines: Iterable[bytes], limit: int = SIZE_LIMIT_BYTES - ROOM_BYTES) -
         if is_single(one):
             single.append(one + b"\n")
             continue
-        record = record_of(one)
+        record = node_record.record_of(one)
         if record is not None and record.event == FOLDED:
             counts.append(record)
         elif record is not None and record.event == BASE:
             base = record
     old, kept = _split(single, limit)
-    records = [record for record in map(record_of, old) if record is not None]
+    records = [record for record in map(node_record.record_of, old) if record is not None]
     hours = _hours(records)
     base = node_state.base(base, records) or base
     counts = _merged([*counts, *hours])
@@ -153,4 +153,4 @@ def _fitting(records: list[NodeRecord], limit: int) -> list[bytes]:
 
 
 def _line(record: NodeRecord) -> bytes:
-    return line(record, FOLDED_LINE_LIMIT_BYTES)
+    return node_record.line(record, FOLDED_LINE_LIMIT_BYTES)

@@ -10,9 +10,9 @@ from nodeprep.history.node_record import BASE, NodeRecord
 from nodeprep.history.node_state import CONVICTED, READY, RELEASED, STARTED, STILL_CONVICTED, STOPPED
 from nodeprep.values import Struct, Value, field
 
-CLOSED = ("profile-closed", "profile-device-ready")
+CLOSED_EVENTS = ("profile-closed", "profile-device-ready")
 # What belongs to an incident while one is open; everything else stands alone, as it does without one.
-WITHIN = frozenset({CONVICTED, STILL_CONVICTED, RELEASED, READY, *CLOSED, "state", "latched", "deferred"})
+WITHIN = frozenset({CONVICTED, STILL_CONVICTED, RELEASED, READY, *CLOSED_EVENTS, "state", "latched", "deferred"})
 
 
 class Selection(Value):
@@ -100,7 +100,7 @@ def _take(incident: Incident, record: NodeRecord, ready: set[str]) -> None:
         incident.open_cases.add(record.case)
     elif record.event == RELEASED:
         incident.open_cases.discard(record.case)
-    elif record.event in CLOSED and profile in ready:
+    elif record.event in CLOSED_EVENTS and profile in ready:
         incident.closed.add(profile)
     elif record.event in (READY, "profile-gone"):
         incident.closed.discard(profile)
@@ -109,5 +109,5 @@ def _take(incident: Incident, record: NodeRecord, ready: set[str]) -> None:
 def _note_ready(ready: set[str], record: NodeRecord) -> None:
     if record.event == READY:
         ready.add(record.text("profile"))
-    elif record.event in (*CLOSED, "profile-gone"):
+    elif record.event in (*CLOSED_EVENTS, "profile-gone"):
         ready.discard(record.text("profile"))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from nodeprep.history.folding import HOUR, counts_of
+from nodeprep.history import folding
+from nodeprep.history.folding import HOUR
 from nodeprep.history.node_record import FOLDED, NodeRecord
 from nodeprep.history.node_state import CONVICTED
 from nodeprep.values import Struct, Value, field
@@ -53,7 +54,7 @@ class RepeatCounter(Struct):
             self.names[key] = record.text("subject")
             self._add(key, record.time)
         elif record.event == FOLDED:
-            for case, count in counts_of(record).items():
+            for case, count in folding.counts_of(record).items():
                 check, place, *_ = [*case.split(" "), "", ""]
                 if count.convicted:
                     self._add((check, place if case.count(" ") > 1 else ""), record.time)

@@ -31,7 +31,7 @@ class Now(Value):
     alive_at: float | None = None
 
 
-class Past(Value):
+class StateAt(Value):
     """The answer to "what was this node then". `unknown` says why nobody knows, "" if `state` holds.
 
     `then` is the time that was asked for. `before` are the records of the half hour before it, oldest first.
@@ -62,24 +62,24 @@ def steps(records: Sequence[NodeRecord]) -> list[tuple[NodeRecord, float]]:
     return found
 
 
-def past(records: Iterable[NodeRecord], then: float, now: Now, window: float = 1800.0) -> Past:
+def past(records: Iterable[NodeRecord], then: float, now: Now, window: float = 1800.0) -> StateAt:
     """What the node was at `then`, wall time in seconds since 1970.
 
     It is unknown before what is kept, after now, while the agent did not run, and while two boots claim that time.
     """
     known = corrected(records, now)
     if then > now.time + STATED_SECONDS:
-        return Past(then, unknown="that time has not come yet")
+        return StateAt(then, unknown="that time has not come yet")
     if not known or then + STATED_SECONDS <= known[0].time:
-        return Past(then, unknown="that is before what this history keeps")
+        return StateAt(then, unknown="that is before what this history keeps")
     claims = [boot for boot, first, last in _boots(known, now) if first <= then <= last]
     if len(set(claims)) > 1:
-        return Past(then, unknown="the clock was set back, so that two boots claim that time")
+        return StateAt(then, unknown="the clock was set back, so that two boots claim that time")
     until = [index for index, one in enumerate(known) if one.time <= then + STATED_SECONDS * 0.999]
     heard = known[: until[-1] + 1] if until else []
     state = node_state.replay(heard)
     before = tuple(one for one in heard if one.time > then - window and one.event != BASE)
-    return Past(then, state, _doubt(state, heard, known[len(heard) :], then, now), before)
+    return StateAt(then, state, _doubt(state, heard, known[len(heard) :], then, now), before)
 
 
 def _boots(records: Sequence[NodeRecord], now: Now) -> list[tuple[str, float, float]]:

@@ -14,7 +14,7 @@ from nodeprep.cli.usage import UsageError
 from nodeprep.doors.kube.pod_exec import ExecTarget
 from nodeprep.history import incidents, timeline
 from nodeprep.history.incidents import Selection
-from nodeprep.history.timeline import Past
+from nodeprep.history.timeline import StateAt
 from nodeprep.job_profile import API_VERSION
 from nodeprep.model import Unreadable
 from nodeprep.values import Value, asdict, field
@@ -96,14 +96,14 @@ def _told_of_then(asked: HistoryOptions, reading: HistoryReading, then: float) -
     return _code(past)
 
 
-def _code(past: Past) -> int:
+def _code(past: StateAt) -> int:
     profiles = past.state.profiles
     if past.unknown or not profiles:
         return UNKNOWN
     return READY if len(past.state.ready) == len(profiles) else NOT_READY
 
 
-def _past_document(reading: HistoryReading, past: Past) -> dict[str, object]:
+def _past_document(reading: HistoryReading, past: StateAt) -> dict[str, object]:
     said = asdict(past.state)
     profiles = {
         name: {"open": is_open, "since": moment.exact(at)} for name, (is_open, at) in past.state.profiles.items()

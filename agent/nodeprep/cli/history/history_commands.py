@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from nodeprep.cli import program
-from nodeprep.cli.check.choices import Format
+from nodeprep.cli.check.choices import Format, ListFormat
 from nodeprep.cli.nodes.nodes_commands import Context, Kubeconfig, Namespace
 from nodeprep.cli.options import HostRoot
 
@@ -46,6 +46,32 @@ def history(
 
         where = FleetScope((node,) if node else (), None, FleetOptions(kubeconfig, context), namespace)
         asked = command.HistoryOptions(where, host_root, since, at, device, check, output)
+        return command.run(asked)
+
+    program.end(body)
+
+
+@app.command()
+def why(
+    *,
+    what: Annotated[str, typer.Argument(metavar="POD|job/NAME", help="A pod, or all pods of a job by its name.")],
+    namespace: Annotated[str, typer.Option("--namespace", "-n", metavar="NAME", help="Where the pod or job is.")] = (
+        "default"
+    ),
+    output: Annotated[ListFormat, typer.Option("--output", "-o", help="Output format.")] = ListFormat.TABLE,
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    agents: Annotated[
+        str, typer.Option("--agents-namespace", metavar="NAME", help="Where nodeprep's agents run.")
+    ] = "nodeprep",
+) -> None:
+    """Say what happened on the nodes of a job when its pods ended: what coincides, not what caused it."""
+
+    def body() -> int:
+        from nodeprep.cli.history import why_command as command
+        from nodeprep.cli.nodes.kubeconfigs import FleetOptions
+
+        asked = command.WhyOptions(what, namespace, FleetOptions(kubeconfig, context), agents, output)
         return command.run(asked)
 
     program.end(body)

@@ -15,8 +15,8 @@ from nodeprep.doors.files import state_store
 from nodeprep.doors.files.alive_mark import AliveMark
 from nodeprep.doors.files.host_root import BOOT_ID
 from nodeprep.doors.files.line_file import LineFile
-from nodeprep.history import timeline
-from nodeprep.history.node_record import BASE, BOOT_DIGITS, FOLDED, MODE, NAME, NodeRecord, record_of
+from nodeprep.history import node_record, timeline
+from nodeprep.history.node_record import BASE, BOOT_DIGITS, FOLDED, MODE, NAME, NodeRecord
 from nodeprep.history.timeline import Now
 from nodeprep.job_profile import API_VERSION
 from nodeprep.values import Value
@@ -60,7 +60,7 @@ def of_place(at: NodePlace) -> HistoryReading:
         raise UsageError(f"{file.path}: {error.strerror}; wanted to read the history that the agent keeps") from error
     if not lines:
         raise UsageError(f"{file.path}: no history; wanted a node on which nodeprep's agent runs")
-    found = [record_of(one) for one in lines]
+    found = [node_record.record_of(one) for one in lines]
     runs = state_store.holder(where.state, where.socket) is not None
     now, files = clock.now(), at.host().files
     alive_at = now if runs else AliveMark(where.socket).read()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from nodeprep import newer_python
 from nodeprep.cli import duration
 from nodeprep.cli.duration import DURATION
 from nodeprep.cli.usage import UsageError
@@ -27,7 +28,7 @@ def seconds(option: str, given: str, now: float) -> float:
     try:
         if CLOCK.fullmatch(given):
             return _of_clock(given, now)
-        found = datetime.fromisoformat(given.replace("Z", "+00:00").replace("z", "+00:00"))
+        found = newer_python.moment(given)
         return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         raise UsageError(

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from nodeprep.cli.history import moment
 from nodeprep.cli.history.history_reading import HistoryReading
 from nodeprep.history import folding, incidents, record_words, timeline
-from nodeprep.history.incidents import CLOSED, Incident, Selection
+from nodeprep.history.incidents import CLOSED_EVENTS, Incident, Selection
 from nodeprep.history.node_record import BASE, NodeRecord
 from nodeprep.history.node_state import CONVICTED, READY, RELEASED, STARTED, STILL_CONVICTED
-from nodeprep.history.timeline import Past
+from nodeprep.history.timeline import StateAt
 
 ARROW = " -> "
 CASES_SHOWN = 2  # convictions that one incident names; `-o wide` has them all
@@ -52,7 +52,7 @@ def notes(reading: HistoryReading) -> list[str]:
     return [f"note: {one}" for one in found]
 
 
-def past_page(reading: HistoryReading, past: Past) -> list[str]:
+def past_page(reading: HistoryReading, past: StateAt) -> list[str]:
     """Whether the node was ready then, what was open, and what changed in the half hour before."""
     title = f"{reading.node or 'this node'} at {moment.stamp(past.then)} UTC"
     if past.unknown:
@@ -105,8 +105,8 @@ def _steps(records: Sequence[NodeRecord]) -> Iterator[str]:
     """What an incident brought; states are left out: they say again what gates and convictions say."""
     for one in records:
         time = moment.clock_time(one.time)
-        if one.event in (READY, *CLOSED):
-            how = "open" if one.event == READY else "closed" if one.event == CLOSED[0] else "open for plugins"
+        if one.event in (READY, *CLOSED_EVENTS):
+            how = "open" if one.event == READY else "closed" if one.event == CLOSED_EVENTS[0] else "open for plugins"
             yield f"gate {how} {time}"
         elif one.event == RELEASED:
             yield f"passes {time}"
