@@ -17,13 +17,13 @@ ABOUT = (
     "Which nodes can take a training job now, and why the others cannot. A node whose agent is silent counts as "
     "unknown, never as ready."
 )
-DETECTION, CLOSED = "nodeprep_detection_seconds_bucket", "nodeprep_gate_closed_seconds_bucket"
+DETECTION = "nodeprep_detection_seconds_bucket"
 
 
 def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
     """The board; `runbooks` is where docs/ of this version is served."""
     ready, closed = queries.can_take_a_job(FLEET, PROFILE), queries.cannot(FLEET, PROFILE)
-    silent, closings = queries.silent(FLEET), FLEET(CLOSED, phase="~unhealthy|repair")
+    silent = queries.silent(FLEET)
     why_not = panels.with_runbook(queries.why_not(FLEET, profile=PROFILE))
     variables = [*panels.place_variables(), panels.variable("profile", "Profile", "nodeprep_ready")]
     return panels.board(
@@ -153,19 +153,15 @@ def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
                 words={"agent": {"0": ("silent", BAD), "1": ("hangs", WARNING)}},
                 links={"node": links.NODE},
             ),
-            panels.lines(
-                "How long gates were closed by faults",
-                "Of the gates that opened in the last hour and that a fault had closed, or behind which a remedy ran: "
-                "half were closed for less than the one line, nine of ten for less than the other. Empty: no such gate "
-                "opened.",
-                [
-                    query(queries.quantile(share, f"sum by (le) (increase({closings}[1h]))"), name, ref=ref)
-                    for ref, name, share in (("A", "half", 0.5), ("B", "nine of ten", 0.9))
-                ],
-                unit=panels.SECONDS,
+            panels.rows(
+                "Devices that fail again and again",
+                "Devices that the same check convicted in many different hours of the last days, and that passed each "
+                "time: nodeprep history on the node shows when. Empty: none does.",
+                [query(FLEET("nodeprep_repeat_offender"), now=True)],
+                columns={"node": "node", "device": "device", "check": "check", "pool": "pool", "Value": "hours"},
+                sort="hours",
+                links={"node": links.NODE},
                 width=24,
-                interval="15m",
-                colours={"half": NEUTRAL, "nine of ten": WARNING},
             ),
         ],
     )

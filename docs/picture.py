@@ -1,7 +1,8 @@
-"""Draws docs/check.svg: what `nodeprep check` really prints for a faulty node of the test trees."""
+"""Draws what commands really print: docs/check.svg of a faulty node of the test trees, docs/history.svg of its week."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -12,9 +13,13 @@ from pathlib import Path
 
 import yaml
 
+from nodeprep.history import node_record
+from nodeprep.history.node_record import NAME, NodeRecord
+from tests.history_values import EPOCH, outage, record, started
 from tests.rigs import faults, trees
 
 TARGET = Path(__file__).with_name("check.svg")
+TIMELINE = Path(__file__).with_name("history.svg")
 CASES = Path(__file__).resolve().parent.parent / "tests" / "trees" / "cases"
 FAULTS = ("rail-without-signal", "rate-halved")
 LINE, CHARACTER, MARGIN = 18, 8.43, 16  # pixels, for 14 px of a monospaced font
@@ -22,6 +27,7 @@ COLOURS = {"NOT READY": "#ff7b72", "FAIL": "#ff7b72", "WARN": "#e3b341", "  fix"
 GREY, WHITE = "#8b949e", "#e6edf3"
 NODE = "gpu-17"
 # Without what is fine: a new check changes no picture.
+HISTORY = ("history",)
 ARGUMENTS = ("check", "--root", NODE, "--profile", "rdma-infiniband", "--failing")
 
 
@@ -35,8 +41,36 @@ def printed() -> str:
         return subprocess.run(argv, cwd=scratch, capture_output=True, text=True, check=False).stdout
 
 
-def drawn(text: str) -> str:
-    lines = [f"$ nodeprep {' '.join(ARGUMENTS)}", *text.splitlines()]
+def week() -> list[NodeRecord]:
+    """A rail that fails twice, a configuration, a reboot, and a fault of the node that a remedy mended."""
+    keys = {"mode": "4f83", "assign": "77ab"}
+    return [
+        *started(10.0)[:1],
+        record("configuration", 10.0, digest="5eed5eed00", changed=["assign", "mode"], keys=keys),
+        *started(10.0)[2:],
+        *outage(82_318.0, seconds=140.0),
+        *outage(170_000.0, seconds=35.0)[:3],
+        record("repair-ended", 170_031.0, remedy="link_up", outcome="released"),
+        *outage(170_000.0, seconds=35.0)[3:],
+        record("closed-for-shutdown", 259_000.0, why="node is shutting down"),
+        record("stopped", 259_001.0, signal="SIGTERM"),
+        *started(42.0, "two", offset=EPOCH + 259_100.0)[:1],
+        *started(42.0, "two", offset=EPOCH + 259_100.0)[2:],
+    ]
+
+
+def told() -> str:
+    """The output of the real command, run on that week."""
+    with tempfile.TemporaryDirectory(prefix="nodeprep-picture-") as scratch:
+        names = ("STATE", "RUN", "SOCKET")
+        Path(scratch, NAME).write_bytes(b"".join(map(node_record.line, week())))
+        environment = {**os.environ, **{f"NODEPREP_{name}_DIR": scratch for name in names}}
+        argv = [sys.executable, "-m", "nodeprep", *HISTORY]
+        return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False).stdout
+
+
+def drawn(text: str, arguments: tuple[str, ...] = ARGUMENTS) -> str:
+    lines = [f"$ nodeprep {' '.join(arguments)}", *text.splitlines()]
     width = int(max(map(len, lines)) * CHARACTER) + 2 * MARGIN
     height = (len(lines) + 1) * LINE + MARGIN
     rows = "\n".join(_rows(lines))
@@ -61,6 +95,7 @@ def _rows(lines: list[str]) -> Iterator[str]:
 
 def main() -> None:
     TARGET.write_text(drawn(printed()), encoding="utf-8")
+    TIMELINE.write_text(drawn(told(), HISTORY), encoding="utf-8")
 
 
 if __name__ == "__main__":

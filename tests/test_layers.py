@@ -34,6 +34,7 @@ PURE = (
     "facts",
     "checks",
     "decide",
+    "history",
     "jobs",
 )
 

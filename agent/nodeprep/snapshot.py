@@ -47,7 +47,8 @@ class Snapshot(Value):
 
     `profile` is the effective one, as a mapping that `job_profile.parse` reads. `missing_hardware` says which hardware
     was searched for and not found, if no profile applies for that reason. `by_hardware`: only the hardware chose it.
-    `want_by` and `expect_by` are those of the profile.
+    `want_by` and `expect_by` are those of the profile. `history` are the last lines of the node's history, if its agent
+    keeps one.
     """
 
     node: str
@@ -64,6 +65,7 @@ class Snapshot(Value):
     nodeprep: str = __version__
     want_by: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     expect_by: str = ""
+    history: tuple[str, ...] = ()
 
     @property
     def today(self) -> str:

@@ -99,6 +99,22 @@ def test_json_is_by_the_schema_and_can_be_read_again(tmp_path: Path) -> None:
     assert history_reading.of_document("{}", "gpu-17") is None
 
 
+def test_a_snapshot_takes_the_last_records_with_it(tmp_path: Path) -> None:
+    secret = record("policy-not-enforced", 2020.0, message="with password=hunter2 it said")
+    node = Node(tmp_path, [*(record("mode", float(n), to="gate") for n in range(60)), *WEEK, secret])
+    file = str(tmp_path / "node.json")
+    assert program.nodeprep("snapshot", "-o", file, "--settle", "0", **node.environment).returncode == 0
+    code, out, _ = node.says("--snapshot", file, "-o", "wide")
+    assert (code, len(out.splitlines())) == (0, 50)
+    assert "port.state NoSignal mlx5_5/1" in out
+    assert "hunter2" not in Path(file).read_text()
+    assert node.says("--snapshot", file, "--at", "2026-11-20T03:37:00Z")[0] == 1
+    assert node.says("gpu-17", "--snapshot", file)[0] == 2
+    node.file.unlink()
+    assert program.nodeprep("snapshot", "--force", "-o", file, "--settle", "0", **node.environment).returncode == 0
+    assert "no history; wanted a snapshot of a node on which" in node.says("--snapshot", file)[2]
+
+
 AT = [
     ("03:30", 0, "READY", ["profile   rdma: open since 2026-11-20 03:20:11"]),
     ("03:37:00", 1, "NOT READY", ["open      port.state NoSignal mlx5_5/1 since 2026-11-20 03:36:40", "03:36:40"]),

@@ -24,6 +24,7 @@ from nodeprep.decide.fault_confirmation import RULES, ConfirmationPolicy, Confir
 from nodeprep.decide.gate_readiness import ReadinessPolicy
 from nodeprep.decide.repair_policy import PlayDeadlines, RepairPolicy
 from nodeprep.facts import ALL as FACTS
+from nodeprep.history.repeat_offenders import RepeatPolicy
 from nodeprep.model import Fact
 from nodeprep.values import field_defaults, field_names
 from tests.config_files import CAPTURED, TODAY, settings
@@ -81,6 +82,8 @@ SAMPLES = {
     "every": "every: {rdma: 1}",
     "metrics.bind": 'metrics: {bind: "::1"}',
     "metrics.port": "metrics: {port: 1}",
+    "history.repeat-hours": "history: {repeat-hours: 4}",
+    "history.repeat-days": "history: {repeat-days: 7}",
 }
 REQUIRED = {"apiVersion", "kind"}
 
@@ -135,7 +138,8 @@ PARTS = [
     (RepairPolicy, "repair", {"deadline"}),
     (PlayDeadlines, "repair.deadline", set()),
     (MetricsSettings, "metrics", set()),
-    (AgentSettings, "", {"gate", "confirmation", "readiness", "repair", "metrics"}),
+    (RepeatPolicy, "history", set()),
+    (AgentSettings, "", {"gate", "confirmation", "readiness", "repair", "metrics", "history"}),
     (Settings, "", {"file", "agent_part", "default_profile", "idle"}),
     (IdlePolicy, "idle", set()),
     (Waiver, "waivers[]", set()),

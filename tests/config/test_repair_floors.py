@@ -303,6 +303,8 @@ LEAST: dict[str, Any] = {
     "every": {},
     "metrics.bind": "127.0.0.1",
     "metrics.port": 0,
+    "history.repeat-hours": 2,
+    "history.repeat-days": 1,
 }
 # A number that is compared with another one needs that beside it.
 BESIDE: dict[str, dict[str, Any]] = {

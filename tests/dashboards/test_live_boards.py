@@ -27,7 +27,7 @@ OF_THE_BEGINNING = {"From fault to conviction", "How long gates were closed, by 
 EMPTY = {
     "nodeprep-fleet": {
         "Nodes of which nothing is known",
-        "How long gates were closed by faults",
+        "Devices that fail again and again",
     },
     # These agents are in mode gate: they repair nothing.
     "nodeprep-repairs": {

@@ -275,6 +275,22 @@ def a_fault_during_a_drill() -> Story:
     return told
 
 
+REPEATS = {"device": "mlx5_5/1", "check": "port.state"}
+
+
+@story
+def a_device_that_fails_again_and_again() -> Story:
+    told = Story(
+        "a rail was convicted in three hours of two weeks: somebody may plan its exchange, nobody is called", 90
+    )
+    one = told.node("a")
+    one.says('nodeprep_repeat_offender{device="mlx5_5/1", check="port.state"}', 3, 20, 60)
+    told.silent(0, 29)
+    told.fires([Firing("NodeprepRepeatOffender", one, "3", REPEATS)], 31, 59)
+    told.silent(62)
+    return told
+
+
 @story
 def many_drills() -> Story:
     told = Story("six drills in an hour, each for a minute: no gate flaps", 90)

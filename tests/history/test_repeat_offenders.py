@@ -23,8 +23,8 @@ def test_three_different_hours_within_fourteen_days() -> None:
     assert found(outages(1, 1.1, 1.2, 1.3), 3 * HOUR) == [], "one bad hour is one incident"
     assert found(outages(1, 2, 30), 31 * HOUR) == [3]
     assert found(outages(1, 2, 30), 15 * DAY) == [], "two of them are too old"
-    assert found(outages(1, 2), 3 * HOUR, RepeatPolicy(2, 1.0)) == [2]
-    assert found(outages(1, 30), 31 * HOUR, RepeatPolicy(2, 1.0)) == []
+    assert found(outages(1, 2), 3 * HOUR, RepeatPolicy(2, 1)) == [2]
+    assert found(outages(1, 30), 31 * HOUR, RepeatPolicy(2, 1)) == []
 
 
 def test_it_says_who_and_when() -> None:
@@ -52,3 +52,14 @@ def test_what_is_old_is_forgotten() -> None:
     assert counter.offenders(EPOCH + 4 * HOUR) == ()
     counter.forget_before(EPOCH + 9 * HOUR)
     assert (counter.hours, counter.names) == ({}, {})
+
+
+def test_the_note_on_the_node_is_short() -> None:
+    def offender(number: int) -> repeat_offenders.RepeatOffender:
+        return repeat_offenders.RepeatOffender("port.state", f"0000:{number:02x}:00.0", f"mlx5_{number}/1", 3, EPOCH)
+
+    assert repeat_offenders.note(()) == ""
+    assert repeat_offenders.note([offender(5)]) == "port.state mlx5_5/1 in 3 hours"
+    many = repeat_offenders.note(map(offender, range(200)))
+    assert len(many.encode()) <= repeat_offenders.NOTE_LIMIT_BYTES
+    assert many.endswith(f"; {200 - many.count('in 3 hours')} more")

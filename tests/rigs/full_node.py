@@ -27,6 +27,7 @@ from nodeprep.facts.network.routes import Routes
 from nodeprep.facts.rdma.counters import Counters, PortCounters
 from nodeprep.facts.rdma.qos import QosSettings
 from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.history.repeat_offenders import RepeatOffender
 from nodeprep.model import Status
 from nodeprep.observer import Observer
 from nodeprep.publish import series
@@ -116,6 +117,12 @@ PROVISIONED = RepairStatus(
     tries_left=dict.fromkeys(NEW_NODE, 3),
 )
 
+# More than are shown: a series each would be without bound.
+REPEATS = tuple(
+    RepeatOffender("port.state", f"0000:{number:02x}:00.0/1", f"mlx5_{number}/1", 3 + number, 1e9)
+    for number in range(5)
+)
+
 
 def rounds(root: Path) -> tuple[NodeStatus, ...]:
     """Two rounds of that agent, in which all came about that it counts."""
@@ -169,6 +176,7 @@ def eight_rails(root: Path) -> NodeStatus:
         api_status=ApiStatus(policy_enforced=True),
         mode=Mode.REPAIR,
         drill=DrillNotice("link-down", "eth1", ("eth1",), "boot", 10.0, 20.0),
+        repeat_offenders=REPEATS,
         repair=ON_ITS_WAY,
         api_requests={(verb, code): 1 for verb in ("GET", "PATCH") for code in ("200", "409", "none")},
     )

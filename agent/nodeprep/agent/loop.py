@@ -30,6 +30,7 @@ from nodeprep.doors.node_host import Host
 from nodeprep.facts import ALL as FACTS
 from nodeprep.history.node_record import BOOT_DIGITS, NodeRecord
 from nodeprep.history.node_state import CONFIGURATION
+from nodeprep.history.repeat_offenders import DAY_SECONDS
 from nodeprep.model import Topic
 from nodeprep.observer import Observer
 from nodeprep.publish import history_lines, log_lines, repair_lines
@@ -136,6 +137,7 @@ class Agent:
         if told:
             state = self._reconciler.agent_state
             self.history.add(history_lines.records(told, state, clock.wall(), clock.now(), self._began))
+            self._count_repeats()
 
     def _keep_configuration(self) -> None:
         """Keep in the history which keys the configuration sets, if they are not as they were last kept."""
@@ -363,6 +365,12 @@ class Agent:
             inf if overdue is None else overdue,
         )
         return min(max(due - now, 0.0), LOOP_PERIOD_SECONDS)
+
+    def _count_repeats(self) -> None:
+        """Who repeats, once an hour and after each conviction. Hours that count for nobody any more are forgotten."""
+        wall, history = clock.wall(), self.settings.agent.history
+        self.history.repeats.forget_before(wall - history.repeat_days * DAY_SECONDS)
+        self._reconciler.repeat_offenders = self.history.repeats.offenders(wall, history)
 
     def _tell(self, status: NodeStatus) -> None:
         """Gates are closed first and opened last."""

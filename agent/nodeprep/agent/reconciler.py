@@ -16,6 +16,7 @@ from nodeprep.checks import CHECKS, IDS
 from nodeprep.config import agent_settings, verdict_digest, wants
 from nodeprep.config.configuration import Settings
 from nodeprep.decide import (
+    desired,
     drill_notice,
     driver_owner,
     fault_confirmation,
@@ -40,6 +41,7 @@ from nodeprep.facts.kubernetes.cluster import Cluster, KubeNode
 from nodeprep.facts.machine.gpu import GpuDriver
 from nodeprep.facts.machine.kernel_log import KernelLog
 from nodeprep.facts.machine.system import System
+from nodeprep.history.repeat_offenders import RepeatOffender
 from nodeprep.look import Look
 from nodeprep.model import Check, Report, raw
 from nodeprep.observer import Observation
@@ -87,6 +89,7 @@ class Reconciler(Struct):
     reconciled_at: float = 0.0
     repair: RepairStatus = NO_REPAIR
     waits: RepairWaits = SHIPPED_WAITS
+    repeat_offenders: tuple[RepeatOffender, ...] = ()
     _wants: Mapping[str, object] = field(default_factory=dict)
     _anew: bool = True
     _excused: tuple[str, ...] = ()  # patterns of devices of which something was waived at the last judgement
@@ -318,13 +321,14 @@ class Reconciler(Struct):
         deferred = rule_change.deferred_cases(self.agent_state, clock.now())
         return NodeStatus(
             report=report,
-            desired=told,
+            desired=desired.with_repeats(told, self.repeat_offenders),
             agent_state=self.agent_state,
             mode=self.settings.agent.mode,
             facts=dict(latest.facts),
             fact_seconds={NAMES[kind]: seconds for kind, seconds in latest.seconds.items()},
             round_time=clock.wall(),
             at=clock.now(),
+            repeat_offenders=self.repeat_offenders,
             rounds=self.rounds,
             complete=self.complete,
             store_trouble=self.state_writer.trouble,

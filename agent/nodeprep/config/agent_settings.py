@@ -21,6 +21,7 @@ from nodeprep.decide.gate_readiness import Mode, ReadinessPolicy
 from nodeprep.decide.remedy_header import SafetyClass
 from nodeprep.decide.repair_policy import PlayDeadlines, RepairPolicy
 from nodeprep.facts import ALL as FACTS
+from nodeprep.history.repeat_offenders import SHIPPED_POLICY, RepeatPolicy
 from nodeprep.model import Check, Confirmation, Fact
 from nodeprep.typed_yaml import InvalidValueError, Keys
 from nodeprep.values import Value, field, field_names, replace
@@ -51,6 +52,7 @@ class AgentSettings(Value):
     repair: RepairPolicy = field(default_factory=RepairPolicy)
     every: Mapping[str, float] = field(default_factory=dict)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    history: RepeatPolicy = SHIPPED_POLICY
 
     @property
     def wanted_of_plugins(self) -> Mapping[str, Mapping[str, str]]:
@@ -88,6 +90,7 @@ def read_agent(given: Mapping[str, Any], beside: str, checks: Mapping[str, Check
         repair=_repair(given.get("repair")),
         every=_every(given.get("every", {})),
         metrics=MetricsSettings(**_section(given.get("metrics"), "metrics")),
+        history=RepeatPolicy(**_section(given.get("history"), "history")),
     )
 
 

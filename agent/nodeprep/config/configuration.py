@@ -48,6 +48,7 @@ AGENT = (
     "repair",
     "every",
     "metrics",
+    "history",
 )  # the keys that only the agent reads
 
 

@@ -384,6 +384,19 @@ KEYS = (
         RESTART,
     ),
     ConfigKey("metrics.port", typed_yaml.whole_number(0, 65535), "The TCP port for them; 0 serves nothing.", RESTART),
+    ConfigKey(
+        "history.repeat-hours",
+        typed_yaml.whole_number(2, 336, "hours"),
+        "In how many different hours a device must be convicted, within history.repeat-days, to be told as one that"
+        " fails again and again.",
+        NEXT_ROUND,
+    ),
+    ConfigKey(
+        "history.repeat-days",
+        typed_yaml.whole_number(1, 30, "days"),
+        "Over how many days such hours are counted. A node keeps 30 days at least.",
+        NEXT_ROUND,
+    ),
 )
 
 

@@ -39,6 +39,7 @@ def written(settings: Settings) -> dict[str, Any]:
         "repair": _stated(agent.repair, "repair") | {"deadline": _stated(agent.repair.deadline, "repair.deadline")},
         "every": {name: _plain(period) for name, period in agent.every.items()},
         "metrics": _stated(agent.metrics, "metrics"),
+        "history": _stated(agent.history, "history"),
     }
 
 

@@ -20,8 +20,10 @@ from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.decide.fault_confirmation import ConfirmationPolicy
 from nodeprep.decide.gate_readiness import Mode, ProfileReadiness, ReadinessPolicy
 from nodeprep.decide.repair_orders import APPROVED
+from nodeprep.history import repeat_offenders
+from nodeprep.history.repeat_offenders import RepeatOffender
 from nodeprep.model import Check, Finding, Remedy
-from nodeprep.values import Value, field
+from nodeprep.values import Value, field, replace
 
 __all__ = [
     "AREAS",
@@ -39,6 +41,7 @@ AGENT_PREFIX = (
     f"agent.{PREFIX}"  # of annotations: what humans write has the other one, and the admission policy keeps us from it
 )
 HARDWARE_PROFILES_ANNOTATION = f"{AGENT_PREFIX}/profiles"
+REPEATS_ANNOTATION = f"{AGENT_PREFIX}/repeat-offenders"
 RESET_DONE_ANNOTATION = f"{AGENT_PREFIX}/reset"
 NO_TROUBLE = AgentTrouble()
 
@@ -191,6 +194,15 @@ def _no_effect(profiles: tuple[ProfileReadiness, ...], mode: Mode) -> str:
         return ""
     names = ", ".join(one.name for one in profiles)
     return f"mode {mode} {conditions.NO_EFFECT} {f'none of {names}' if names else 'no profile of this node'}"
+
+
+def with_repeats(desired: Desired, offenders: tuple[RepeatOffender, ...]) -> Desired:
+    """The same with an annotation that names the devices that fail again and again; without one where none does."""
+    note = repeat_offenders.note(offenders)
+    if desired.annotations.get(REPEATS_ANNOTATION, "") == note:
+        return desired
+    others = {key: value for key, value in desired.annotations.items() if key != REPEATS_ANNOTATION}
+    return replace(desired, annotations=others | ({REPEATS_ANNOTATION: note} if note else {}))
 
 
 def _annotations(agent_state: AgentState) -> dict[str, str]:

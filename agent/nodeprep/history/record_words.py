@@ -58,6 +58,8 @@ WORDS: Mapping[str, Callable[[NodeRecord], str]] = {
     "profile-chosen": lambda one: f"profile {one.text('to')} ({one.text('chosen_by')})",
     "state": lambda one: f"state {one.text('to')}",
     "mode": lambda one: f"mode {one.text('to')}",
+    "repair-step": lambda one: f"{one.text('remedy')} runs",
+    "repair-ended": lambda one: f"{one.text('remedy')} {one.text('outcome') or 'ended'}",
     "policy-enforced": lambda _: "admission policy enforced",
     "policy-not-enforced": lambda _: "admission policy not enforced",
     "closed-for-shutdown": lambda _: "all gates closed for a shutdown",

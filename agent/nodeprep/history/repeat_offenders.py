@@ -12,15 +12,16 @@ from nodeprep.values import Struct, Value, field
 
 DAY_SECONDS = 86400.0
 REPEAT_HOURS = 3  # different hours; one bad hour of flapping is one incident
-REPEAT_DAYS = 14.0  # as long as an RMA or a cable takes
+REPEAT_DAYS = 14  # as long as an RMA or a cable takes
+NOTE_LIMIT_BYTES = 512  # of the Node's annotation
 CASES_LIMIT = 1000  # that are kept; a node has some hundred devices and checks
 
 
 class RepeatPolicy(Value):
     """Who is a repeat offender: convicted in so many different hours within so many days."""
 
-    hours: int = REPEAT_HOURS
-    days: float = REPEAT_DAYS
+    repeat_hours: int = REPEAT_HOURS
+    repeat_days: int = REPEAT_DAYS
 
 
 SHIPPED_POLICY = RepeatPolicy()
@@ -74,15 +75,29 @@ class RepeatCounter(Struct):
 
     def offenders(self, now: float, policy: RepeatPolicy = SHIPPED_POLICY) -> tuple[RepeatOffender, ...]:
         """Who repeats, the worst first. `now` is wall time."""
-        first, last = int((now - policy.days * DAY_SECONDS) // HOUR), int(now // HOUR)
+        first, last = int((now - policy.repeat_days * DAY_SECONDS) // HOUR), int(now // HOUR)
         return tuple(sorted(self._found(first, last, policy), key=lambda one: (-one.hours, one.check, one.place)))
 
     def _found(self, first: int, last: int, policy: RepeatPolicy) -> Iterator[RepeatOffender]:
         for (check, place), hours in self.hours.items():
             within = [one for one in hours if first < one <= last]
-            if len(within) >= policy.hours:
+            if len(within) >= policy.repeat_hours:
                 name = self.names.get((check, place), "")
                 yield RepeatOffender(check, place, name, len(within), max(within) * HOUR)
+
+
+def note(offenders: Iterable[RepeatOffender], limit: int = NOTE_LIMIT_BYTES) -> str:
+    """Who repeats, as one text of at most `limit` bytes: `port.state mlx5_5/1 in 4 hours; ...`. "" for nobody."""
+    known = tuple(offenders)
+    told: list[str] = []
+    for index, one in enumerate(known):
+        left = len(known) - index - 1
+        more = f"; {left} more" if left else ""
+        words = f"{one.check} {one.device} in {one.hours} hours"
+        if len("; ".join([*told, words]).encode()) + len(more) > limit:
+            return "; ".join([*told, f"{left + 1} more"])
+        told.append(words)
+    return "; ".join(told)
 
 
 def counted(records: Iterable[NodeRecord]) -> RepeatCounter:

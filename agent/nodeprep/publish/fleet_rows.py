@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nodeprep.decide.conditions import NO_EFFECT
-from nodeprep.decide.desired import TRAINING_READY, GatePolicy
+from nodeprep.decide.desired import REPEATS_ANNOTATION, TRAINING_READY, GatePolicy
 from nodeprep.facts.kubernetes import cluster_objects
 from nodeprep.newer_python import StrEnum
 from nodeprep.publish import agent_lease
@@ -53,6 +53,7 @@ class FleetNode(Value):
     cordoned: bool
     kubelet_lost: bool
     released: bool
+    repeats: str = ""
 
 
 class FleetRow(Value):
@@ -75,6 +76,7 @@ class FleetRow(Value):
     leases_known: bool
     taints: tuple[str, ...]
     cordoned: bool
+    repeats: str = ""
 
 
 class FleetContext(Value):
@@ -110,6 +112,7 @@ def fleet_node(node: Object, names: GatePolicy) -> FleetNode:
         cordoned=part(node, "spec").get("unschedulable") is True,
         kubelet_lost=kubelet != "True",
         released=RELEASED in seen.annotations,
+        repeats=seen.annotations.get(REPEATS_ANNOTATION, ""),
     )
 
 
@@ -145,6 +148,7 @@ def row(node: FleetNode, context: FleetContext, now: float) -> FleetRow:
         leases_known=context.renewed is not None,
         taints=node.taints,
         cordoned=node.cordoned,
+        repeats=node.repeats,
     )
 
 

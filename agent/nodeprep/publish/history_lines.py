@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from nodeprep.agent_state import AgentState, Case
+from nodeprep.decide.attempt_steps import AttemptStep
 from nodeprep.history.node_record import BOOT_DIGITS, NodeRecord
 from nodeprep.history.node_state import CONVICTED, STILL_CONVICTED
 from nodeprep.publish.log_lines import LogEntry
@@ -25,8 +26,9 @@ def records(
     """
     convicted = {(case.check, case.subject.key): case for case in agent_state.cases}
     for one in entries:
-        if one.event in PASSED_OVER or one.event.startswith(PASSED_OVER_PREFIXES):
-            continue
+        is_passed_over = one.event in PASSED_OVER or one.event.startswith(PASSED_OVER_PREFIXES)
+        if is_passed_over or one.fields.get("step", AttemptStep.RUNNING) != AttemptStep.RUNNING:
+            continue  # of the steps of a repair only that it runs
         fields = {name: value for name, value in one.fields.items() if name not in PASSED_OVER_FIELDS and value != ""}
         event = STILL_CONVICTED if one.event == CONVICTED and _is_older(one.fields, convicted, began) else one.event
         yield NodeRecord(time, at, agent_state.boot_id[:BOOT_DIGITS], event, fields)

@@ -10,6 +10,7 @@ from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.decide.gate_readiness import Mode
 from nodeprep.decide.rule_change import RuleChange
 from nodeprep.doors.events.listener import EventSourceState
+from nodeprep.history.repeat_offenders import RepeatOffender
 from nodeprep.model import Report
 from nodeprep.publish.repair_status import NO_REPAIR, RepairStatus
 from nodeprep.values import Value, field
@@ -62,7 +63,8 @@ class NodeStatus(Value):
     `deferred` are ids of checks with a conviction that only new rules see and that closes no gate yet.
     `rule_disagreements` are these and the ones that close a gate by now. `pending_gates` are gates that are new in
     these rules and have not passed yet. `rollout_blockers` is what closed a gate that was open before. `suspected` is
-    what failed and is looked at again. `drill` is the one that runs now. `repair` is what the agent's repairs
+    what failed and is looked at again. `drill` is the one that runs now. `repeat_offenders` are devices that were
+    convicted in many different hours. `repair` is what the agent's repairs
     are about. `api_requests` counts requests to the API server, by verb and HTTP code.
     """
 
@@ -86,6 +88,7 @@ class NodeStatus(Value):
     rollout_blockers: tuple[str, ...] = ()
     suspected: tuple[str, ...] = ()
     drill: DrillNotice | None = None
+    repeat_offenders: tuple[RepeatOffender, ...] = ()
     waivers: int = 0
     event_sources: Mapping[str, EventSourceState] = field(default_factory=dict)
     repair: RepairStatus = NO_REPAIR

@@ -27,8 +27,9 @@ Rows = Mapping[tuple[str, ...], float]
 LABEL_LIMIT_CHARACTERS = (
     120  # characters of a label's value: names come from the kernel, from Kubernetes and from files
 )
+REPEATS_SHOWN = 3  # devices that fail again and again: a node has 300 series at most
 SHOWN_SECONDS = 0.001  # of a look: most facts take less, and tell nothing by it
-SHOWN_LIMIT_FACTS = 5  # the slowest: on a node under load each of forty facts takes a millisecond
+SHOWN_LIMIT_FACTS = 3  # the slowest: on a node under load each of forty facts takes a millisecond
 WORST_FIRST = (Status.FAIL, Status.UNKNOWN, Status.WARN, Status.OK)
 ACTIVE = "4"  # enum ib_port_state (include/rdma/ib_verbs.h)
 GIGABIT = 1e9 / 8  # bytes; sysfs gives Gb/s, and Prometheus wants bytes
@@ -353,6 +354,12 @@ ALL = (
     ),
     Series(
         "nodeprep_mounts_ok", "Whether only its own mounts are writable", (), lambda status: single(not status.exposed)
+    ),
+    Series(
+        "nodeprep_repeat_offender",
+        f"In how many different hours a device was convicted lately (history.repeat-days); the worst {REPEATS_SHOWN}",
+        ("device", "check"),
+        lambda status: {(one.device, one.check): one.hours for one in status.repeat_offenders[:REPEATS_SHOWN]},
     ),
     Series("nodeprep_waivers", "Findings that a waiver excuses now", (), lambda status: single(status.waivers)),
     Series(

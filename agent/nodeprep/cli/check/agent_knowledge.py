@@ -9,9 +9,14 @@ from nodeprep.cli.place import NodePlace
 from nodeprep.doors import clock
 from nodeprep.doors.files import state_store
 from nodeprep.doors.files.host_root import BOOT_ID
+from nodeprep.doors.files.line_file import LineFile
 from nodeprep.doors.files.state_store import Store
+from nodeprep.history.node_record import FOLDED, MODE, NAME
+from nodeprep.history.node_state import CONVICTED
+from nodeprep.history.repeat_offenders import RepeatPolicy
 from nodeprep.values import Value
 
+REPEATS_SHOWN = 3  # devices that fail again and again
 UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
@@ -55,6 +60,30 @@ def agent_knowledge(at: NodePlace) -> AgentKnowledge:
         agent_state,
         f"{agent_state.state} for {age(now - agent_state.since)}{why}; nodeprep {agent_state.version}, {runs}",
         where.address,
+    )
+
+
+def repeats(at: NodePlace, policy: RepeatPolicy) -> tuple[str, ...]:
+    """A note on each device of this live node that fails again and again, by the history that its agent keeps."""
+    if not at.live:
+        return ()
+    file = LineFile(directories.directories(at.root).state, NAME, MODE)
+    wanted = (f'"event":"{CONVICTED}"'.encode(), f'"event":"{FOLDED}"'.encode())
+    try:
+        lines = [one for one in file.lines() if any(word in one for word in wanted)]
+    except OSError:
+        return ()  # `nodeprep history` says why
+    if not lines:
+        return ()
+    from nodeprep.history import node_record, repeat_offenders
+
+    records = filter(None, map(node_record.record_of, lines))
+    found = repeat_offenders.counted(records).offenders(clock.wall(), policy)
+    days = f"{policy.repeat_days} days"
+    return tuple(
+        f"{one.check} convicted {one.device} in {one.hours} different hours of the last {days}; see nodeprep history "
+        f"--device {one.device}"
+        for one in found[:REPEATS_SHOWN]
     )
 
 

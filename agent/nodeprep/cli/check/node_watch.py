@@ -12,14 +12,14 @@ from nodeprep.job_profile import NO_PROFILE
 from nodeprep.look import Look
 from nodeprep.model import Report
 from nodeprep.profile_selection import ProfileSelection
-from nodeprep.values import Struct
+from nodeprep.values import Struct, replace
 
 
 class NodeWatch(Struct):
     """Judges one node repeatedly.
 
     It keeps the profiles that the hardware chose first: a node that lost its NICs looks like one that never had any.
-    `drill` says which one runs now.
+    `drill` says which one runs now, `notes` what else is to be told of this node.
     """
 
     assessment: Assessment
@@ -28,10 +28,11 @@ class NodeWatch(Struct):
     excluded: tuple[str, ...] = ()
     selection: ProfileSelection | None = None
     drill: Callable[[], DrillNotice | None] = lambda: None
+    notes: Callable[[], tuple[str, ...]] = tuple
 
     def report(self) -> Report:
-        report = self.assessment.report(*self.observe())
-        return drill_notice.report(report, self.drill())
+        report = drill_notice.report(self.assessment.report(*self.observe()), self.drill())
+        return replace(report, notes=(*report.notes, *self.notes()))
 
     def observe(self) -> tuple[Look, Look | None, ProfileSelection]:
         """The look, the look before it if rates are measured, and the profiles in force."""

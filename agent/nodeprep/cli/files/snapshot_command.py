@@ -10,6 +10,7 @@ from nodeprep.cli.check import assessments
 from nodeprep.cli.check.look_pair import LookPair
 from nodeprep.cli.check.node_watch import NodeWatch
 from nodeprep.cli.files import output_file
+from nodeprep.cli.history import history_reading
 from nodeprep.cli.kubernetes_access import NO_CLUSTER, ClusterOptions
 from nodeprep.cli.place import NodePlace
 from nodeprep.cli.usage import UsageError
@@ -24,6 +25,7 @@ from nodeprep.observer import Observer
 from nodeprep.profile_selection import ProfileSelection
 from nodeprep.snapshot import Snapshot
 
+HISTORY_RECORDS = 50  # of the node's history that a snapshot takes with it
 SNAPSHOT_LIMIT_BYTES = 256 << 20  # bytes; 5,000 lines of kernel log and 600 netdevs make 2 MiB
 
 
@@ -102,4 +104,5 @@ def _snapshot(
         by_hardware=selection.by_hardware,
         want_by=selection.profile.want_by,
         expect_by=selection.profile.expect_by,
+        history=history_reading.last_lines(at, HISTORY_RECORDS) if at.live else (),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from nodeprep.cli import place, terminal
 from nodeprep.cli.check import json_report
 from nodeprep.cli.check.choices import Format
+from nodeprep.cli.files import snapshot_command
 from nodeprep.cli.history import history_reading, moment, timeline_page
 from nodeprep.cli.history.history_reading import HistoryReading
 from nodeprep.cli.nodes import agent_exec, scope
@@ -34,6 +35,7 @@ class HistoryOptions(Value):
     device: str = "*"
     check: str = "*"
     output: Format = Format.TABLE
+    snapshot: str | None = None
 
 
 def run(asked: HistoryOptions) -> int:
@@ -42,6 +44,10 @@ def run(asked: HistoryOptions) -> int:
         raise UsageError(
             "--at is one moment of the whole node: it cannot be combined with --since, --device or --check"
         )
+    if asked.snapshot is not None:
+        if asked.where.names:
+            raise UsageError("--snapshot is a file, and NODE a Node of the cluster: give one of them")
+        return _told(asked, history_reading.of_snapshot(snapshot_command.read(asked.snapshot), asked.snapshot))
     if not asked.where.names:
         return _told(asked, history_reading.of_place(place.place(None, asked.host_root)))
     fleet = asked.where.fleet()

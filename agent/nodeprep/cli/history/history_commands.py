@@ -32,6 +32,9 @@ def history(
     output: Annotated[
         Format, typer.Option("--output", "-o", help="Output format; wide: each record on a line of its own.")
     ] = Format.TABLE,
+    snapshot: Annotated[
+        str | None, typer.Option("--snapshot", metavar="FILE", help="The last records that a snapshot took with it.")
+    ] = None,
     host_root: HostRoot = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
@@ -45,7 +48,7 @@ def history(
         from nodeprep.cli.nodes.scope import FleetScope
 
         where = FleetScope((node,) if node else (), None, FleetOptions(kubeconfig, context), namespace)
-        asked = command.HistoryOptions(where, host_root, since, at, device, check, output)
+        asked = command.HistoryOptions(where, host_root, since, at, device, check, output, snapshot)
         return command.run(asked)
 
     program.end(body)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from nodeprep import redaction
 from nodeprep.cli.daemon import directories
 from nodeprep.cli.history import moment
 from nodeprep.cli.place import NodePlace
@@ -15,10 +16,11 @@ from nodeprep.doors.files import state_store
 from nodeprep.doors.files.alive_mark import AliveMark
 from nodeprep.doors.files.host_root import BOOT_ID
 from nodeprep.doors.files.line_file import LineFile
-from nodeprep.history import node_record, timeline
+from nodeprep.history import folding, node_record, timeline
 from nodeprep.history.node_record import BASE, BOOT_DIGITS, FOLDED, MODE, NAME, NodeRecord
 from nodeprep.history.timeline import Now
 from nodeprep.job_profile import API_VERSION
+from nodeprep.snapshot import Snapshot
 from nodeprep.values import Value
 
 HOSTNAME = "/proc/sys/kernel/hostname"
@@ -75,6 +77,28 @@ def of_place(at: NodePlace) -> HistoryReading:
         found[-1] is None,
         file.path,
     )
+
+
+def last_lines(at: NodePlace, count: int) -> tuple[str, ...]:
+    """The last records of this node's history as lines, without what looks like a secret; none if there is none."""
+    file = LineFile(directories.directories(at.root).state, NAME, MODE)
+    try:
+        lines = [one for one in file.lines() if folding.is_single(one)][-count:]
+    except OSError:
+        return ()  # `nodeprep history` says why
+    return tuple(redaction.masked(one.decode("ascii", "replace")) for one in lines)
+
+
+def of_snapshot(recording: Snapshot, file: str) -> HistoryReading:
+    """What a snapshot took with it. Raises UsageError if that is nothing."""
+    if not recording.history:
+        raise UsageError(f"{file}: no history; wanted a snapshot of a node on which nodeprep's agent runs")
+    found = [node_record.record_of(one.encode()) for one in recording.history]
+    records = tuple(one for one in found if one is not None)
+    last = records[-1] if records else NodeRecord(0.0, 0.0, "", BASE)
+    time = moment.seconds("when", recording.when, 0.0)
+    now = Now(time, last.at + max(time - last.time, 0.0), last.boot)
+    return HistoryReading(recording.node, now, records, sum(one is None for one in found), file=file)
 
 
 def document(reading: HistoryReading, records: list[NodeRecord]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from nodeprep.model import Unreadable
 from nodeprep.values import Value, asdict, field, replace
 
 JOB = "job/"
-SHOWN = 3  # coincidences of one pod that are told
+PODS_SHOWN = 3  # pods whose end is told, and coincidences of each
 DISCLAIMER = "this is what coincides; a kubelet gives whole seconds, and the clocks of two nodes may differ"
 
 
@@ -146,13 +146,12 @@ def _asked(fleet: Fleet, pods: tuple[PodEnd, ...]) -> WhyAnswer:
 
 
 def _found(reading: HistoryReading, pod: PodEnd) -> list[Coincidence]:
-    return coincidence.coincidences(reading.single, pod)[:SHOWN]
+    return coincidence.coincidences(reading.single, pod)[:PODS_SHOWN]
 
 
-def _rank(one: Coincidence) -> tuple[bool, bool, float]:
-    """What came before an end comes first, and the nearest of it; what stood for long comes last."""
-    seconds = one.seconds or 0.0
-    return one.is_open, seconds < 0, abs(seconds)
+def _rank(one: Coincidence) -> tuple[bool, float]:
+    """The nearest comes first; what stood for long comes last. A conviction follows a fault by a second."""
+    return one.is_open, abs(one.seconds or 0.0)
 
 
 def _too_short(reading: HistoryReading, node: str, pods: Iterable[PodEnd]) -> str:
@@ -174,8 +173,8 @@ def lines(answer: WhyAnswer) -> list[str]:
         said.append(f"{others}{nodes} {shows} nothing ({kubernetes_text.few(answer.quiet)})")
     said += [f"{name}: nobody knows: {reason}" for name, reason in answer.silent.items()]
     ended = sorted((one for one in answer.pods if one.ended is not None), key=lambda one: one.ended or 0.0)
-    said += ["", *(f"{one.name} on {one.node or 'no node'}: {_end(one)}" for one in ended[:SHOWN])]
-    more = len(ended) - SHOWN
+    said += ["", *(f"{one.name} on {one.node or 'no node'}: {_end(one)}" for one in ended[:PODS_SHOWN])]
+    more = len(ended) - PODS_SHOWN
     said += [f"{more} more pods ended after that"] if more > 0 else []
     running = [one.name for one in answer.pods if one.ended is None]
     said += [f"without a known end: {kubernetes_text.few(running)}"] if running else []

@@ -109,6 +109,7 @@ def plain(row: FleetRow, now: float) -> dict[str, Any]:
         "agent": {"known": row.leases_known, "renewed": _stamp(row.renewed), "silent": silent},
         "taints": list(row.taints),
         "cordoned": row.cordoned,
+        "repeats": row.repeats,
     }
 
 

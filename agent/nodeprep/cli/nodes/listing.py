@@ -61,6 +61,7 @@ def _put(look: FleetLook, asked: NodesOptions, known_notes: tuple[str, ...] = ()
     rows = look.rows()
     _print_new_notes(look, known_notes)
     scope.print_notes(scope.effect_note(fleet_rows.without_effect(rows)))
+    scope.print_notes(scope.repeats_note([(one.name, one.repeats) for one in rows if one.repeats]))
     if asked.output is Format.JSON:
         terminal.put(json_report.text(fleet_table.document(rows, look.now)))
     elif rows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from nodeprep.cli import terminal
 from nodeprep.cli.nodes import kubeconfigs
@@ -16,6 +16,7 @@ from nodeprep.values import Value, field
 
 # A DNS label (k8s.io/apimachinery/pkg/util/validation IsDNS1123Label), as the names of namespaces are.
 LABEL = Pattern(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+REPEATS_SHOWN = 3  # Nodes with a device that fails again and again
 TROUBLES_SHOWN = 5  # troubles of single Nodes that are printed in full
 
 
@@ -64,6 +65,13 @@ def effect_note(names: tuple[str, ...]) -> tuple[str, ...]:
         return ()
     few = kubernetes_text.few(names)
     return (f"{node_count(len(names))} cannot be closed, for gate.profiles names none of their profiles: {few}",)
+
+
+def repeats_note(known: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    """A note on Nodes with a device that fails again and again; none without such a Node."""
+    told = tuple(f"{name} fails again and again: {repeats} (nodeprep history {name})" for name, repeats in known)
+    more = len(told) - REPEATS_SHOWN
+    return (*told[:REPEATS_SHOWN], f"so do {node_count(more)} more") if more > 0 else told
 
 
 def node_count(nodes: int) -> str:
