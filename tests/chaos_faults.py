@@ -14,7 +14,7 @@ from tests.chaos_agent import Tell, pause
 from tests.rigs.netns import Node
 from tests.rigs.netns_node import CONFLIST, GATEWAY
 
-HARD = 3.0  # seconds; two looks half a second apart, the first up to a second late: 0.5 to 1.6 s
+HARD = 3.0  # seconds; two looks half a second apart, the first up to a second late in a storm: 0.5 to 1.6 s
 POLLED = 6.0  # seconds; faults without an event source are looked at every 2 s, and two such looks are 1 s apart
 MANY = 6  # faults that stand at once
 CNI, TORN = "/etc/cni/net.d", CONFLIST[:60]

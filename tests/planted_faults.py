@@ -90,8 +90,20 @@ FAULTS = (
     Planted(
         "an event storm starts a look for each event",
         "decide/look_schedule.py",
-        "self.answered_at.get(topic, -inf) + EVENT_STORM_SECONDS)",
+        "self.muted_until.get(topic, -inf))",
         "-inf)",
+    ),
+    Planted(
+        "a fault behind another event waits as in a storm",
+        "decide/look_schedule.py",
+        "(SECOND_LOOK_SECONDS if was_calm else EVENT_STORM_SECONDS)",
+        "EVENT_STORM_SECONDS",
+    ),
+    Planted(
+        "an event storm starts five looks a second",
+        "decide/look_schedule.py",
+        "(SECOND_LOOK_SECONDS if was_calm else EVENT_STORM_SECONDS)",
+        "SECOND_LOOK_SECONDS",
     ),
     Planted(
         "an old record counts beside a fresh look",

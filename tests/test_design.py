@@ -19,7 +19,13 @@ from nodeprep.decide.confirmation_policy import RULES, ConfirmationPolicy
 from nodeprep.decide.desired import MODES
 from nodeprep.decide.gate_readiness import Mode
 from nodeprep.decide.kubernetes_text import CONDITION_MESSAGE_LIMIT_CHARACTERS
-from nodeprep.decide.look_schedule import EARLY_LOOK_SECONDS, EVENT_STORM_SECONDS, RECORD_VALIDITY_SECONDS
+from nodeprep.decide.look_schedule import (
+    CALM_SECONDS,
+    EARLY_LOOK_SECONDS,
+    EVENT_STORM_SECONDS,
+    RECORD_VALIDITY_SECONDS,
+    SECOND_LOOK_SECONDS,
+)
 from nodeprep.decide.rule_change import RULE_HOLD_SECONDS
 from nodeprep.decide.state_table import TABLE, ReadinessPolicy
 from nodeprep.decide.taint_toleration import ABSENT_LIMIT_SECONDS
@@ -140,7 +146,8 @@ SAID = [
     ("2.3", f"{WAIVER_LIMIT_DAYS} days at most"),
     ("2.3", "less than half of the rails' rate" if SLOWER == 2 else str(SLOWER)),
     ("3.2", f"may be {RECORD_VALIDITY_SECONDS:g} s old beside it"),
-    ("3.2", f"For {EVENT_STORM_SECONDS:g} s after it the topic is not listened to"),
+    ("3.2", f"After {CALM_SECONDS:g} s without one, the second look may begin {SECOND_LOOK_SECONDS:g} s later."),
+    ("3.2", f"begins {EVENT_STORM_SECONDS:g} s after the one before"),
     ("3.2", f"Facts that fall due within {EARLY_LOOK_SECONDS:g} s are looked at together"),
     ("3.3", f"After {ConfirmationPolicy().blind_after:g} s (`confirmation.blind-after`)"),
     ("3.4", f"none was here for {ABSENT_LIMIT_SECONDS:g} s"),

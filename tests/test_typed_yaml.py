@@ -137,6 +137,31 @@ def test_any_other_value_is_one_line(kind: ValueKind[Any], value: object, says: 
     assert str(error.value).startswith(f"key{says}")
 
 
+LISTS: list[tuple[ValueKind[Any], str, str]] = [
+    # of what                                 a bad word      the error
+    (TEXT, "a\nb", "key[0]: found 'a\\nb', wanted a word (quote it if it looks like a number)"),
+    (TRUTH, "yes", "key[0]: found 'yes', wanted true or false"),
+    (WHOLE_NUMBER, "5", "key[0]: found '5', wanted a whole number"),
+    (typed_yaml.seconds(1, 60), "1s", "key[0]: found '1s', wanted a plain number of seconds, 1 to 60"),
+    (typed_yaml.one_of("a", "b"), "c", "key[0]: found 'c', wanted one of a, b"),
+    (typed_yaml.not_empty(TEXT, "a name"), "", "key[0]: found '', wanted a name"),
+    (MAPPING, "x", "key[0]: found 'x', wanted keys with values"),
+    (SHIP, "x", "key[0]: found 'x', wanted keys with values"),
+    (keys.PROCESS, "a/b", "key[0]: found 'a/b', wanted "),
+]
+
+
+@pytest.mark.parametrize(("kind", "word", "says"), LISTS, ids=range(len(LISTS)))
+def test_of_a_bad_word_the_same_is_said_as_in_a_list_of_one(kind: ValueKind[Any], word: str, says: str) -> None:
+    said = []
+    for value in (word, [word]):
+        with pytest.raises(InvalidValueError) as error:
+            typed_yaml.list_of(kind, "things").read(value, ("key",))
+        said.append(str(error.value))
+    assert said[0] == said[1]
+    assert said[0].startswith(says)
+
+
 @pytest.mark.parametrize("annotation", [set[str], object, int | str, Literal[1, 2], Mapping[float, int], tuple[int]])
 def test_a_type_that_nobody_can_write_in_yaml_is_a_fault_of_the_program(annotation: object) -> None:
     with pytest.raises(TypeError, match="no operator can write"):

@@ -221,18 +221,17 @@ def optional(kind: ValueKind[T]) -> ValueKind[T | None]:
 
 
 def list_of(kind: ValueKind[T], plural: str = "") -> ValueKind[tuple[T, ...]]:
-    """A list whose items are all of that kind. `plural` names such items. A single word stands for a list of it."""
+    """A list whose items are all of that kind. `plural` names such items. A single word stands for a list of it.
+
+    Of a word that is no such item the same is said as in a list of one.
+    """
     says = f"a list of {plural}" if plural else "a list"
 
     def read(value: object, here: Keys) -> tuple[T, ...]:
-        if isinstance(value, str):
-            try:
-                return (kind.read(value, here),)
-            except InvalidValueError:
-                raise InvalidValueError(here, value, says) from None
-        if not isinstance(value, list | tuple):
+        items = (value,) if isinstance(value, str) else value
+        if not isinstance(items, list | tuple):
             raise InvalidValueError(here, value, says)
-        return tuple(kind.read(one, (*here, index)) for index, one in enumerate(value))
+        return tuple(kind.read(one, (*here, index)) for index, one in enumerate(items))
 
     return ValueKind(says, read)
 

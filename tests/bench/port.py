@@ -42,7 +42,7 @@ every: {{pci: 5}}
 want: {{port.flap: {{fail-at: 1000}}}}
 """
 LIMIT, LEAST = 1.0, 0.45  # seconds; design 7; a value below the least says that confirmation was off
-SETTLE = 4.0  # seconds from ready to the next fault: after those in which a second event is delayed
+SETTLE = 4.0  # seconds from ready to the next fault: calm, so that its first event starts a look at once
 LONG = 300.0
 WANTED = {
     "taint": lambda node: UNHEALTHY in taints(node),

@@ -54,7 +54,7 @@ LIMIT, LEAST = 1.0, 0.45  # seconds; design 7; a value below the least says that
 ELSEWHERE, ON_ACK = 3, 4
 OFTEN, SELDOM = ("renewal", "look", "dry run"), 10.0  # about each minute; minutes between two others
 LONG = 120.0
-SETTLE = 3.0  # seconds from ready to the next fault: after the second in which a second event is delayed
+SETTLE = 3.0  # seconds from ready to the next fault: calm, so that its first event starts a look at once
 TOGETHER = timedelta(seconds=10)  # seconds that requests of one observation take
 FAULTS = 2  # before a reset: by default the third release within half an hour latches
 

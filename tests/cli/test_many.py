@@ -144,3 +144,25 @@ WRONG = [
 def test_wrong_use_is_one_line(words: tuple[str, ...], says: str) -> None:
     done = program.nodeprep(*words)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"{says}\n")
+
+
+TOTALS = [
+    # options of check, and the line below the table
+    ((), "2 of 3 without a fault"),
+    (("--fail-on", "warn"), "2 of 3 without a fault"),
+    (("--strict",), "2 of 3 without a fault, 2 of them not judged in full"),
+    (("--failing",), "2 of 3 without a fault"),
+]
+
+
+def test_the_total_below_the_table_is_that_of_its_column(tmp_path: Path) -> None:
+    """Whatever makes `check` fail: a host with 0 under FAULTS is one without a fault."""
+
+    def down(root: Path) -> None:
+        program.set_down(root, "mlx5_3")
+
+    changes = {"gpu-1": None, "gpu-2": down, "gpu-3": mtu}
+    files = [str(recording(tmp_path, name, change)) for name, change in changes.items()]
+    for options, total in TOTALS:
+        lines = program.nodeprep("check", *options, "--snapshot", *files).stdout.splitlines()
+        assert total in lines, lines

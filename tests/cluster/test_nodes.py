@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,43 @@ def test_who_may_not_list_nodes_sees_nothing(fleet: Cluster) -> None:
     away = nodes(fleet, file=fleet.kubeconfig(cluster={"server": "https://127.0.0.1:1"}))
     assert away.returncode == 3
     assert "Connection refused" in away.stderr
+
+
+@pytest.mark.parametrize(
+    ("verbs", "denied"),
+    [((), True), (("get",), True), (("create",), True), (("get", "create"), False)],
+    ids=["nothing", "get", "create", "both"],
+)
+def test_who_may_not_exec_tries_no_configuration(
+    fleet: Cluster, tmp_path: Path, verbs: tuple[str, ...], denied: bool
+) -> None:
+    """It says which node and which rights, and that no node answered. A WebSocket is a GET, and wants `create` too."""
+    name = f"trier-{'-'.join(verbs) or 'nothing'}"
+    rights = [{"apiGroups": [""], "resources": ["pods/exec"], "verbs": [verb]} for verb in verbs]
+    file = fleet.kubeconfig({"token": account(fleet, name, [*RULES, *rights])})
+    (tmp_path / "config.yaml").write_text("apiVersion: nodeprep.io/v1\nkind: Config\n")
+    with agent_pod(fleet, "fleet-1"):
+        done = nodeprep(
+            "config", "try", str(tmp_path / "config.yaml"), "fleet-1", KUBECONFIG=str(file), HOME="/nonexistent"
+        )
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "0 of 1 nodes answered" in done.stdout
+    said = "fleet-1: pod nodeprep/agent-of-fleet-1: denied (HTTP 403: may not; see kubectl auth can-i get pods/exec and"
+    assert (said in done.stderr) is denied, done.stderr  # who may gets as far as the kubelet, and there is none
+
+
+@contextmanager
+def agent_pod(cluster: Cluster, node: str) -> Iterator[None]:
+    """A pod that looks like the agent's, on a Node without a kubelet."""
+    labels = {"app.kubernetes.io/name": "nodeprep", "app.kubernetes.io/component": "agent"}
+    spec = {"nodeName": node, "containers": [{"name": "agent", "image": "x"}]}
+    metadata = {"name": f"agent-of-{node}", "labels": labels}
+    path = "/api/v1/namespaces/nodeprep/pods"
+    cluster.create(path, {"metadata": metadata, "spec": spec, "status": {"phase": "Running"}})
+    try:
+        yield
+    finally:
+        cluster.call("DELETE", f"{path}/agent-of-{node}?gracePeriodSeconds=0")
 
 
 WRONG = [

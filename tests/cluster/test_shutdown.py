@@ -1,6 +1,7 @@
 """What the end of an agent closes: everything where the machine goes down, and nothing where only the agent ends.
 
-The Node says it as a kubelet with shutdownGracePeriod does. tests/kubernetes has the ends that Kubernetes itself makes.
+The Node says it as a kubelet with shutdownGracePeriod does. tests/kubernetes has the ends that Kubernetes itself makes,
+and with `make prove` a real kubelet and logind (test_graceful_shutdown.py).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from nodeprep.decide import look_schedule
 from nodeprep.decide.check_results import CheckObservation
-from nodeprep.decide.look_schedule import EVENT_STORM_SECONDS, Schedule
+from nodeprep.decide.look_schedule import EVENT_STORM_SECONDS, SECOND_LOOK_SECONDS, Schedule
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.model import Check, Confirmation, Fact, Severity, Stage, Topic
 
@@ -190,29 +190,76 @@ def test_what_others_keep_rests_between_two_looks() -> None:
     assert due(plan, 115.0) == ["Books"]
 
 
-def test_a_storm_costs_one_look_a_second() -> None:
+def test_a_storm_costs_one_look_a_second_and_one_more() -> None:
     plan = schedule(0.0, 0.0, 0.0)
-    looks = 0
+    looks = []
     for event in range(10_000):
         now = 10.0 + event / 10_000 * 5.0
         plan.notify({Topic.LINK}, now)
         begun = [fact for fact in plan.due(now) if fact is LINKS]
         plan.start(begun, now)
-        looks += len(begun)
-    assert looks == 5
+        looks += [now] * len(begun)
+    assert looks == pytest.approx([10.0, 10.2, 11.2, 12.2, 13.2, 14.2], abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("others", "fault", "look"),
+    [
+        pytest.param([], 10.0, 10.0, id="the first event is the fault's"),
+        pytest.param([10.0], 10.05, 10.2, id="another event came just before"),
+        pytest.param([10.0], 10.5, 10.5, id="another event came before"),
+        pytest.param([8.5, 10.0], 10.05, 11.0, id="and one a moment before that: no calm"),
+        pytest.param([8.0, 10.0], 10.05, 10.2, id="and one long before that"),
+        pytest.param([10.0, 10.1], 10.25, 11.2, id="a storm"),
+        pytest.param([10.0, 10.3, 12.3], 12.35, 12.5, id="calm again"),
+    ],
+)
+def test_a_fault_behind_other_events_is_looked_at(others: list[float], fault: float, look: float) -> None:
+    """A look that an earlier event started says nothing of a fault that comes after it."""
+    plan = schedule(0.0, 0.0, 0.0)
+    told = sorted([*others, fault])
+    begun = []
+    for step in range(800, 1500):
+        now = step / 100
+        plan.notify({Topic.LINK} if told and told[0] <= now else (), now)
+        told = [at for at in told if at > now]
+        due = [fact for fact in plan.due(now) if fact is LINKS]
+        plan.start(due, now)
+        begun += [now] * len(due)
+    assert next(at for at in begun if at >= fault) == pytest.approx(look, abs=0.011)
 
 
 def test_the_first_event_is_never_put_off_and_the_last_is_never_lost() -> None:
     plan = schedule(0.0, 0.0, 0.0)
     plan.notify({Topic.LINK}, 10.0)
     plan.start(plan.due(10.0), 10.0)
+    plan.notify({Topic.LINK}, 10.1)
+    assert "Links" not in due(plan, 10.15)
+    assert plan.next() == plan.unmuted_at(10.1) == 10.0 + SECOND_LOOK_SECONDS
+    assert plan.muted_topics(10.1) == {Topic.LINK}
+    plan.notify((), 10.2)
+    plan.start(plan.due(10.2), 10.2)
     plan.notify({Topic.LINK}, 10.3)
-    assert "Links" not in due(plan, 10.9)
-    assert plan.next() == 11.0
+    assert "Links" not in due(plan, 11.1)
+    assert plan.next() == plan.unmuted_at(10.3) == 10.2 + EVENT_STORM_SECONDS
     assert plan.muted_topics(10.3) == {Topic.LINK}
-    assert plan.unmuted_at(10.3) == 10.0 + EVENT_STORM_SECONDS
-    plan.notify((), 11.0)
-    assert "Links" in due(plan, 11.0)
+    plan.notify((), 11.2)
+    assert "Links" in due(plan, 11.2)
+
+
+@given(st.lists(st.floats(0.001, 4.0), min_size=2, max_size=40))
+def test_no_events_start_more_than_one_look_a_second(pauses: list[float]) -> None:
+    """However they come: of any looks, at most two more than seconds pass from the first to the last."""
+    plan, now, begun = schedule(0.0, 0.0, 0.0), 1.0, list[float]()
+    for pause in pauses:
+        for at in (now, *(one for one in [plan.unmuted_at(now)] if one < now + pause)):
+            plan.notify({Topic.LINK}, at)
+            begun += [at] * (plan.answered_at[Topic.LINK] == at)
+            plan.start(plan.due(at), at)
+        now += pause
+    for first, at in enumerate(begun):
+        for last in range(first, len(begun)):
+            assert last - first + 1 <= begun[last] - at + 2 + 1e-6
 
 
 def test_a_storm_of_one_topic_puts_off_no_other() -> None:

@@ -127,12 +127,31 @@ def test_the_page_by_the_letter(cluster: Cluster, image: Callable[[str], Path], 
                 else:
                     assert code == 0, f"step {step}: {command}\n{said}"
     assert len(agents(cluster)) == 2
+    assert configurations(cluster) == {"apiVersion: nodeprep.io/v1\nkind: Config\n" + in_step(6)}
     listed = typist.said["nodeprep nodes -o wide"]
     assert "2 Nodes cannot be closed, for gate.profiles names none of their profiles: n1, n2" in listed
     assert "2 of 2 nodes answered; 0 would change, 0 would close" in typist.said["nodeprep config try config.yaml"]
     for said in pending.values():
         assert any(line.rstrip(". ") in said for line in scheduler_lines()), said
     assert {"untolerated taint(s)" in said for said in pending.values()} == {True, False}
+
+
+def configurations(cluster: Cluster) -> set[str]:
+    """The config.yaml that the agents have which run now."""
+    found = set()
+    for pod in agents(cluster).values():
+        (name,) = (one["configMap"]["name"] for one in pod["spec"]["volumes"] if one["name"] == "config")
+        config_map = cluster.call("GET", f"/api/v1/namespaces/nodeprep/configmaps/{name}")[1]
+        found.add(config_map["data"]["config.yaml"])
+    return found
+
+
+def in_step(number: int) -> str:
+    """What the configuration of a step says, without the line that names its file."""
+    (block,) = (
+        text for step, language, text in steps(install_pages.page("any")) if (step, language) == (number, "yaml")
+    )
+    return f"{block.partition(chr(10))[2]}\n"
 
 
 def joined(text: str) -> list[str]:

@@ -12,6 +12,9 @@ from typing import Any
 
 import pytest
 
+from nodeprep.decide.confirmation_policy import RULES
+from nodeprep.decide.look_schedule import CALM_SECONDS, EVENT_STORM_SECONDS
+from nodeprep.model import Confirmation
 from tests.rigs.absent import cannot_start
 from tests.rigs.agent import CONFIGURATION, DEAF, OPEN, SOONER, SPAN, Agent, at
 from tests.rigs.ending import ending
@@ -229,6 +232,25 @@ def broken(agent: Agent, here: Checked) -> None:
             until(lambda: "INJECTED" in trace.read_text(), "read that fails")
         finally:
             tracer.terminate()
+
+
+def test_a_fault_just_behind_another_event_is_not_waited_out(here: Checked, tmp_path: Path) -> None:
+    """Another link changes, and its look begins. Then the link goes down, and a storm of events would be put off."""
+    with Agent(tmp_path, here.node, 9001) as agent:
+        agent.ready()
+        assert any(convicted_behind(agent, here, number) < PUT_OFF for number in (1, 2, 3))
+
+
+PUT_OFF = EVENT_STORM_SECONDS + RULES[Confirmation.FAST].least_span - 0.1  # seconds; sooner than after a whole second
+
+
+def convicted_behind(agent: Agent, here: Checked, number: int) -> float:
+    """Seconds from an event of another link, right before the fault, to the `number`th conviction."""
+    agent.wait("state", to="Ready", number=number)
+    time.sleep(CALM_SECONDS + 0.5)
+    began = time.time()
+    with here.fault(f"ip link set eth3 alias rung-{number}; sleep 0.05; {DOWN}", up(here)):
+        return at(agent.wait("convicted", number, **FAULT)) - began
 
 
 STORM = """

@@ -44,6 +44,8 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 PLACE = Place(Path("/root"), {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", "TERM": "dumb"})
 WAIT_ONLINE = "/lib/systemd/systemd-networkd-wait-online"
 SHARES = (systemd_disk.CHECKOUT, systemd_disk.SITE)
+MACHINE = Machine(MEMORY)
+NOTHING_MORE: Mapping[str, Path] = {}
 BOOTED = "booted"  # the name of a snapshot
 # Its clocks go on while it waits for a processor. systemd ends a start after 90 s, and udev an event after 180; the
 # kernel calls it a stall after 21.
@@ -64,24 +66,34 @@ class SystemdGuest(VirtualMachine):
         pid: QEMU's process.
     """
 
-    def __init__(self, disk: Disk) -> None:
+    def __init__(self, disk: Disk, machine: Machine, shares: Mapping[str, Path]) -> None:
         self.boot_id = ""
         self.state = ""
         self.seconds = 0.0
         packages = site_packages()
         super().__init__(
-            lambda sockets: lab_qemu.launch(command(disk, packages, sockets), sockets), NICS, PLACE, patience=ANSWER
+            lambda sockets: lab_qemu.launch(command(disk, packages, sockets, machine, shares), sockets),
+            NICS,
+            PLACE,
+            patience=ANSWER,
         )
 
     @classmethod
-    def start(cls, timeout: float = BOOT) -> Self:
+    def start(
+        cls, timeout: float = BOOT, *, machine: Machine = MACHINE, shares: Mapping[str, Path] = NOTHING_MORE
+    ) -> Self:
         """Boots a node from zero: nobody has written to its disk.
+
+        Args:
+            timeout: seconds for the boot.
+            machine: its memory; a disk of it is /dev/vdb, and with `enter` its front end reaches what is there.
+            shares: more directories of this machine that it can mount over 9p, by tag.
 
         Raises:
             CannotStart: this machine lacks something.
             GuestError: systemd did not finish its start in time.
         """
-        guest = cls(systemd_disk.built())
+        guest = cls(systemd_disk.built(), machine, shares)
         began = time.monotonic()
         try:
             guest.connect(timeout)
@@ -192,14 +204,17 @@ def left(end: float) -> float:
     return max(1.0, end - time.monotonic())
 
 
-def command(disk: Disk, packages: Path, sockets: Mapping[str, int]) -> tuple[str, ...]:
-    """A machine with a disk, two rails, a front end that reaches nothing, and two shares. It may reboot."""
-    machine = Machine(MEMORY)
-    words = [*lab_qemu.board(machine.memory), *lab_qemu.kernel(disk.kernel, disk.initramfs, PATIENT)]
+def command(
+    disk: Disk, packages: Path, sockets: Mapping[str, int], machine: Machine, shares: Mapping[str, Path]
+) -> tuple[str, ...]:
+    """A machine with a disk, two rails, a front end, and two shares and more. It may reboot."""
+    words = [*lab_qemu.board(machine.memory, machine.enter), *lab_qemu.kernel(disk.kernel, disk.initramfs, PATIENT)]
     words += lab_qemu.streams(sockets)
     words += lab_qemu.share("checkout", REPOSITORY) + lab_qemu.share("site", packages)
-    words += lab_qemu.slots(NICS, machine)
-    return (*words, *lab_qemu.drive(disk.image, layered=True))
+    for tag, path in shares.items():
+        words += lab_qemu.share(tag, path)
+    words += lab_qemu.slots(NICS, machine) + lab_qemu.drive(disk.image, layered=True)
+    return (*words, *(lab_qemu.drive(machine.disk) if machine.disk else ()))
 
 
 def site_packages() -> Path:

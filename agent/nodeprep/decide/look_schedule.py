@@ -12,6 +12,8 @@ from nodeprep.model import Check, Confirmation, Fact, Topic
 from nodeprep.values import Struct, field
 
 EVENT_STORM_SECONDS = 1.0  # seconds between two looks that the same topic starts; design 3.2
+SECOND_LOOK_SECONDS = 0.2  # seconds from the first look that a topic starts to its second, after a calm; design 3.2
+CALM_SECONDS = 2.0  # seconds without a look that a topic started; long enough that two looks do not cost two a second
 EARLY_LOOK_SECONDS = 0.5  # seconds by which a look may come before its period is over, if others begin
 JOIN_SHARE = 0.5  # of the shorter of two periods: so much earlier a fact joins a round of the other, once
 RECORD_VALIDITY_SECONDS = 60.0  # seconds for which a record that others keep may stand beside a fresh look; design 3.5
@@ -23,8 +25,8 @@ class Schedule(Struct):
 
     `periods` overrides the periods of facts by kind. `heard` are the topics whose event sources work. `begun_at` is
     when the last look at each fact began. `pending_topics` are topics with an event and no look yet, each with the time
-    of the event. `answered_at` is when each topic last started a look. `wanted_at` is when a look at a fact is wanted
-    beside its period.
+    of the event. `answered_at` is when each topic last started a look, and `muted_until` when its next one may begin.
+    `wanted_at` is when a look at a fact is wanted beside its period.
     """
 
     facts: tuple[Fact, ...]
@@ -32,6 +34,7 @@ class Schedule(Struct):
     begun_at: dict[type, float] = field(default_factory=dict)
     pending_topics: dict[Topic, float] = field(default_factory=dict)
     answered_at: dict[Topic, float] = field(default_factory=dict)
+    muted_until: dict[Topic, float] = field(default_factory=dict)
     wanted_at: dict[type, float] = field(default_factory=dict)
     heard: frozenset[Topic] = frozenset()
 
@@ -42,8 +45,7 @@ class Schedule(Struct):
         for topic, since in tuple(self.pending_topics.items()):
             if self._ready_at(topic) <= now:
                 self.request((fact.kind for fact in self.facts if topic in fact.woken_by), since)
-                self.answered_at[topic] = now
-                del self.pending_topics[topic]
+                self._answer(topic, now)
 
     def request(self, kinds: Iterable[type], at: float) -> None:
         """A look at these facts is wanted that begins at `at` or later. If one did, it is not wanted again."""
@@ -67,7 +69,8 @@ class Schedule(Struct):
 
     def is_calm(self, now: float) -> bool:
         """Whether looks begin only because their periods are over: no recent event, and no wanted look."""
-        return not (self.wanted_at or self.pending_topics or self.muted_topics(now))
+        recent = any(now < at + EVENT_STORM_SECONDS for at in self.answered_at.values())
+        return not (recent or self.wanted_at or self.pending_topics)
 
     def start(self, facts: Iterable[Fact], now: float) -> None:
         """Looks at these facts begin."""
@@ -82,11 +85,21 @@ class Schedule(Struct):
 
     def muted_topics(self, now: float) -> frozenset[Topic]:
         """Topics whose next look would be put off anyway. Nobody needs to listen to them before `unmuted_at`."""
-        return frozenset(topic for topic, at in self.answered_at.items() if now < at + EVENT_STORM_SECONDS)
+        return frozenset(topic for topic, until in self.muted_until.items() if now < until)
 
     def unmuted_at(self, now: float) -> float:
         """When to listen to the first of the muted topics again. inf if there is none."""
-        return min((self.answered_at[topic] + EVENT_STORM_SECONDS for topic in self.muted_topics(now)), default=inf)
+        return min((until for until in self.muted_until.values() if now < until), default=inf)
+
+    def _answer(self, topic: Topic, now: float) -> None:
+        """A topic starts a look. The second one after a calm comes soon: not the first event may be the fault's.
+
+        A calm and two looks take longer than two looks of a storm. So no events start more than one look a second.
+        """
+        was_calm = now - self.answered_at.get(topic, -inf) >= CALM_SECONDS
+        self.muted_until[topic] = now + (SECOND_LOOK_SECONDS if was_calm else EVENT_STORM_SECONDS)
+        self.answered_at[topic] = now
+        del self.pending_topics[topic]
 
     def _due_at(self, fact: Fact) -> float:
         last = self.begun_at.get(fact.kind)
@@ -112,7 +125,7 @@ class Schedule(Struct):
         return self.periods.get(fact.kind, usual)
 
     def _ready_at(self, topic: Topic) -> float:
-        return max(self.pending_topics[topic], self.answered_at.get(topic, -inf) + EVENT_STORM_SECONDS)
+        return max(self.pending_topics[topic], self.muted_until.get(topic, -inf))
 
 
 def observed_facts(check: Check) -> tuple[type, ...]:

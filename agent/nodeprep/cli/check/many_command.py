@@ -28,6 +28,7 @@ from nodeprep.values import Value, replace
 
 COLUMNS = ("HOST", "VERDICT", "FAULTS", "WARNINGS", "FIRST OF THEM")
 WORST_FIRST = (1, 3, 0)  # exit codes of all hosts together
+NOT_JUDGED = 3  # exit code of a host of which no fault is seen, and a gate was not judged
 UNLIKE = 1  # exit code of `compare` where hosts differ
 
 
@@ -128,20 +129,26 @@ def _table(asked: CheckOptions, hosts: list[RecordedHost], odd: list[Oddity]) ->
         (
             one.name,
             one.end.word.replace("-", " ").upper(),
-            str(sum(len(group.findings) for group in finding_groups.faults(one.report.findings, Status.FAIL))),
-            str(sum(len(group.findings) for group in finding_groups.faults(one.report.findings, Status.WARN))),
+            str(_count(one, Status.FAIL)),
+            str(_count(one, Status.WARN)),
             line_report.first_fault(one.report, FailOn.WARN),
         )
         for one in hosts
         if _is_shown(asked, one.end)
     ]
     lines = page_layout.columns([COLUMNS, *rows], terminal.whole_width()) if rows else []
-    ready = sum(one.end.exit_code == 0 for one in hosts)
-    lines += ["", f"{ready} of {len(hosts)} without a fault"]
+    sound = [one for one in hosts if not _count(one, Status.FAIL)]
+    partly = sum(one.end.exit_code == NOT_JUDGED for one in sound)
+    doubt = f", {partly} of them not judged in full" if partly else ""
+    lines += ["", f"{len(sound)} of {len(hosts)} without a fault{doubt}"]
     lines += _told_unlike(odd, len(hosts))
     known = {one.name: one.traits for one in hosts}
     lines += [f"no majority: {trait}: {values}" for trait, values in host_traits.split(known)]
     return lines
+
+
+def _count(host: RecordedHost, status: Status) -> int:
+    return sum(len(group.findings) for group in finding_groups.faults(host.report.findings, status))
 
 
 def _told_unlike(odd: list[Oddity], hosts: int) -> list[str]:

@@ -162,10 +162,10 @@ class _Session:
     def _rejected(self, status: int) -> Unreadable:
         if status == 403:
             # A server that does not know the protocol refuses the handshake with 403 too (wsstream, x/net/websocket).
-            may = f"create pods/exec -n {self.target.namespace}"
-            detail = (
-                f"HTTP 403: may not; see kubectl auth can-i {may}, and whether the server is Kubernetes 1.30 or later"
-            )
+            # A WebSocket is a GET: newer servers want both rights (AuthorizePodWebsocketUpgradeCreatePermission).
+            may = " and ".join(f"kubectl auth can-i {verb} pods/exec" for verb in ("get", "create"))
+            where = f"-n {self.target.namespace}"
+            detail = f"HTTP 403: may not; see {may} {where}, and whether the server is Kubernetes 1.30 or later"
             return Unreadable(Why.DENIED, str(self.target), errno.EACCES, detail)
         words = {401: "HTTP 401: it does not know who we are", 404: "HTTP 404: it is gone"}
         return Unreadable(Why.IO_ERROR, str(self.target), None, words.get(status, f"HTTP {status}"))
