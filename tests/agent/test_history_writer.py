@@ -14,7 +14,7 @@ import pytest
 from nodeprep.agent import history_writer
 from nodeprep.agent.history_writer import HistoryWriter
 from nodeprep.doors.files.line_file import LineFile
-from nodeprep.history import folding, node_state
+from nodeprep.history import node_record, node_state
 from nodeprep.history.node_record import LOST, NAME, NodeRecord, line, record_of
 from tests.history_values import EPOCH, PORT, outage, record, started
 from tests.rigs.absent import needs_root
@@ -63,7 +63,7 @@ def test_it_folds_while_it_writes_and_goes_on(tmp_path: Path) -> None:
         writer.finish(60)
     found = kept(tmp_path)
     single = [one for one in found if one.event not in ("folded", "base")]
-    assert folding.KEPT_RECORDS <= len(single) < folding.FOLDED_AT_RECORDS
+    assert node_record.KEPT_RECORDS <= len(single) < node_record.FOLDED_AT_RECORDS
     assert single == records[-len(single) :]
     assert node_state.replay(found).ready == ("rdma",)
     assert written(tmp_path, outage(1e6)).trouble == ""

@@ -6,13 +6,22 @@ from itertools import pairwise
 
 import pytest
 
-from nodeprep.history import folding, node_state, repeat_offenders
-from nodeprep.history.folding import DAY, FOLDED_AT_RECORDS, HOUR, KEPT_RECORDS, SIZE_LIMIT_BYTES, Count
-from nodeprep.history.node_record import BASE, FOLDED, NodeRecord, line, record_of
+from nodeprep.history import fold_counts, folding, node_record, node_state, repeat_offenders
+from nodeprep.history.fold_counts import DAY, HOUR, Count
+from nodeprep.history.node_record import (
+    BASE,
+    FOLDED,
+    FOLDED_AT_RECORDS,
+    KEPT_RECORDS,
+    SIZE_LIMIT_BYTES,
+    NodeRecord,
+    line,
+    record_of,
+)
 from tests.history_values import EPOCH, PORT, outage, record, started
 
 
-def written(records: list[NodeRecord], limit: int = SIZE_LIMIT_BYTES - folding.ROOM_BYTES) -> list[bytes]:
+def written(records: list[NodeRecord], limit: int = SIZE_LIMIT_BYTES - node_record.ROOM_BYTES) -> list[bytes]:
     """The file after these records, folded as the agent folds it; in bytes never above the limit."""
     lines: list[bytes] = []
     single = size = 0
@@ -21,9 +30,9 @@ def written(records: list[NodeRecord], limit: int = SIZE_LIMIT_BYTES - folding.R
         lines.append(text)
         single, size = single + 1, size + len(text)
         assert size <= SIZE_LIMIT_BYTES
-        if folding.is_due(single, size):
+        if node_record.is_due(single, size):
             lines = folding.folded([kept.rstrip(b"\n") for kept in lines], limit)
-            single, size = sum(map(folding.is_single, lines)), sum(map(len, lines))
+            single, size = sum(map(node_record.is_single, lines)), sum(map(len, lines))
     return lines
 
 
@@ -56,7 +65,7 @@ def test_thirty_days_of_flapping_are_within_a_mebibyte_and_counted() -> None:
     assert KEPT_RECORDS <= len(single) < FOLDED_AT_RECORDS
     assert single == records[-len(single) :]
     counts = [one for one in kept if one.event == FOLDED]
-    times = sum(count.convicted for one in counts for count in folding.counts_of(one).values())
+    times = sum(count.convicted for one in counts for count in fold_counts.counts_of(one).values())
     assert times + sum(one.event == "convicted" for one in single) == days * 24 * an_hour
     assert counts[0].time <= records[0].time, "the first hour of 30 days is still there"
     assert {one.fields["seconds"] for one in counts} == {HOUR}, "one port needs no days"
@@ -92,7 +101,8 @@ def test_folding_twice_loses_no_count() -> None:
     assert once == twice
     total = sum(one.event == "convicted" for one in records)
     single = sum(one.event == "convicted" for one in read(twice))
-    assert total == single + sum(count.convicted for one in read(twice) for count in folding.counts_of(one).values())
+    folded = (count for one in read(twice) for count in fold_counts.counts_of(one).values())
+    assert total == single + sum(count.convicted for count in folded)
 
 
 def test_where_even_days_do_not_fit_the_oldest_go() -> None:
@@ -106,7 +116,7 @@ def test_where_even_days_do_not_fit_the_oldest_go() -> None:
 def test_lines_that_are_no_records_do_not_stop_it() -> None:
     good = [line(one).rstrip(b"\n") for one in flapping(5)]
     lines = folding.folded([b"{", b'{"event":"folded"}', b'{"event":"base"}', *good, b"\x00"])
-    assert sum(count.convicted for one in map(record_of, lines) if one for count in folding.counts_of(one).values())
+    assert sum(count.convicted for one in map(record_of, lines) if one for count in fold_counts.counts_of(one).values())
 
 
 def test_counts_add_up() -> None:

@@ -8,9 +8,8 @@ from threading import Lock, Thread
 
 from nodeprep import fault_boundary
 from nodeprep.doors.files.line_file import LineFile
-from nodeprep.history import folding, node_record, node_state
-from nodeprep.history.node_record import BASE, LOST, MODE, NAME, NodeRecord
-from nodeprep.history.node_state import CONFIGURATION, CONVICTED
+from nodeprep.history import node_record
+from nodeprep.history.node_record import BASE, CONFIGURATION, CONVICTED, LOST, MODE, NAME, NodeRecord
 from nodeprep.history.repeat_offenders import RepeatCounter
 from nodeprep.values import replace
 
@@ -40,7 +39,7 @@ class HistoryWriter:
         """Read what former starts wrote: who repeats, and the last configuration. "" or why it cannot be read."""
         try:
             for text in self.file.lines():
-                self._records += folding.is_single(text)
+                self._records += node_record.is_single(text)
                 if any(one in text for one in READ_EVENTS):
                     self._learn(text)
         except OSError as error:
@@ -53,7 +52,9 @@ class HistoryWriter:
             return
         self.repeats.add(record)
         if record.event in (BASE, CONFIGURATION):
-            self.keys = node_state.replay([record]).keys
+            was = record.fields.get("was", record.fields)  # a base record says what held
+            keys = was.get("keys") if isinstance(was, dict) else None
+            self.keys = keys if isinstance(keys, dict) else {}
 
     def add(self, records: Iterable[NodeRecord]) -> None:
         """Have these written soon. What a disk that does not answer leaves waiting is dropped beyond a limit."""
@@ -110,7 +111,7 @@ class HistoryWriter:
             size = self.file.append(b"".join(map(node_record.line, told)))
             self._records += len(told)
             self._lost -= lost
-            if folding.is_due(self._records, size):
+            if node_record.is_due(self._records, size):
                 self._fold()
         except OSError as error:
             self._lost += len(records)
@@ -121,6 +122,8 @@ class HistoryWriter:
 
     def _fold(self) -> None:
         """Raises OSError; then the file is as it was."""
+        from nodeprep.history import folding  # noqa: PLC0415 - once in 250 records; the agent has 40 MiB
+
         lines = folding.folded(self.file.lines())
         self.file.replace(lines)
-        self._records = sum(map(folding.is_single, lines))
+        self._records = sum(map(node_record.is_single, lines))

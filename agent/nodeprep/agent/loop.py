@@ -28,8 +28,7 @@ from nodeprep.doors.files.alive_mark import AliveMark
 from nodeprep.doors.files.state_store import Store
 from nodeprep.doors.node_host import Host
 from nodeprep.facts import ALL as FACTS
-from nodeprep.history.node_record import BOOT_DIGITS, NodeRecord
-from nodeprep.history.node_state import CONFIGURATION
+from nodeprep.history.node_record import BOOT_DIGITS, CONFIGURATION, NodeRecord
 from nodeprep.history.repeat_offenders import DAY_SECONDS
 from nodeprep.model import Topic
 from nodeprep.observer import Observer

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 
 from nodeprep.history import record_words
 from nodeprep.history.job_pods import PodEnd
-from nodeprep.history.node_record import NodeRecord
-from nodeprep.history.node_state import CONVICTED, STARTED, STILL_CONVICTED
+from nodeprep.history.node_record import CONVICTED, STARTED, STILL_CONVICTED, NodeRecord
 from nodeprep.values import Value
 
 BEFORE_SECONDS = 600.0  # before an end: so long PyTorch waits for a peer by default (default_pg_nccl_timeout)

@@ -8,38 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from nodeprep.history import node_record, node_state
-from nodeprep.history.node_record import BASE, FOLDED, NodeRecord
-from nodeprep.values import Value
+from nodeprep.history import fold_counts, node_record, node_state
+from nodeprep.history.fold_counts import DAY, HOUR, Count
+from nodeprep.history.node_record import BASE, FOLDED, KEPT_RECORDS, ROOM_BYTES, SIZE_LIMIT_BYTES, NodeRecord
 
-KEPT_RECORDS = 1000  # so many of the newest are kept each (the issue's number)
-FOLDED_AT_RECORDS = 1250  # records at which the older ones are folded: not at each new one
-SIZE_LIMIT_BYTES = 1 << 20
-ROOM_BYTES = 64 << 10  # that stay free after folding, so that it is not done again at once
-HOUR, DAY = 3600.0, 86400.0
 CASES_LIMIT = 64  # cases of one hour that are counted each; the others are counted together
 FOLDED_LINE_LIMIT_BYTES = 256 * CASES_LIMIT
 OTHERS = "others"
-
-
-class Count(Value):
-    """What became of one case within an hour or a day: convictions, and seconds for which they stood."""
-
-    convicted: int = 0
-    seconds: float = 0.0
-
-    def __add__(self, more: Count) -> Count:
-        return Count(self.convicted + more.convicted, round(self.seconds + more.seconds, 1))
-
-
-def is_single(text: bytes) -> bool:
-    """Whether a line is one record, and neither counts of many nor what held before them."""
-    return b'"event":"folded"' not in text and b'"event":"base"' not in text
-
-
-def is_due(records: int, size: int) -> bool:
-    """Whether a file of so many single records and bytes is to be folded."""
-    return records >= FOLDED_AT_RECORDS or size > SIZE_LIMIT_BYTES - ROOM_BYTES
 
 
 def folded(lines: Iterable[bytes], limit: int = SIZE_LIMIT_BYTES - ROOM_BYTES) -> list[bytes]:
@@ -51,7 +26,7 @@ def folded(lines: Iterable[bytes], limit: int = SIZE_LIMIT_BYTES - ROOM_BYTES) -
     single: list[bytes] = []
     base: NodeRecord | None = None
     for one in lines:
-        if is_single(one):
+        if node_record.is_single(one):
             single.append(one + b"\n")
             continue
         record = node_record.record_of(one)
@@ -117,23 +92,13 @@ def _record(
     return NodeRecord(time, 0.0, boot, FOLDED, {"seconds": seconds, "cases": cases, "events": dict(events)})
 
 
-def counts_of(record: NodeRecord) -> dict[str, Count]:
-    """The counts of a folded record by `check place reason`."""
-    found = {}
-    cases = record.fields.get("cases")
-    for case, one in cases.items() if isinstance(cases, dict) else ():
-        if isinstance(one, list) and len(one) == 2 and all(isinstance(part, int | float) for part in one):
-            found[str(case)] = Count(int(one[0]), float(one[1]))
-    return found
-
-
 def _merged(records: Iterable[NodeRecord], seconds: float = HOUR) -> list[NodeRecord]:
     """Records of the same hour (or day) and boot as one; longer spans stay as they are."""
     found: dict[tuple[float, str, float], tuple[dict[str, Count], Counter[str]]] = {}
     for one in records:
         span = max(float(one.fields.get("seconds", HOUR)), seconds)
         cases, events = found.setdefault((one.time // span * span, one.boot, span), ({}, Counter()))
-        for case, count in counts_of(one).items():
+        for case, count in fold_counts.counts_of(one).items():
             cases[case] = cases.get(case, Count()) + count
         more = one.fields.get("events")
         events.update({str(key): int(n) for key, n in more.items()} if isinstance(more, dict) else {})

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 
 from nodeprep.history import node_state
-from nodeprep.history.node_record import BASE, NodeRecord
-from nodeprep.history.node_state import CONVICTED, READY, RELEASED, STARTED, STILL_CONVICTED, STOPPED
+from nodeprep.history.node_record import BASE, CONVICTED, READY, RELEASED, STARTED, STILL_CONVICTED, STOPPED, NodeRecord
 from nodeprep.values import Struct, Value, field
 
 CLOSED_EVENTS = ("profile-closed", "profile-device-ready")

@@ -18,6 +18,13 @@ HEAD = ("time", "at", "boot", "event")
 FOLDED = "folded"  # counts of an hour or a day, in place of its records
 BASE = "base"  # what held before the first record that is kept
 LOST = "lost"  # records that could not be written
+STARTED, STOPPED, CONFIGURATION = "started", "stopped", "configuration"
+CONVICTED, STILL_CONVICTED, RELEASED = "convicted", "still-convicted", "released"
+READY = "profile-ready"
+KEPT_RECORDS = 1000  # so many of the newest are kept each (the issue's number)
+FOLDED_AT_RECORDS = 1250  # records at which the older ones are folded: not at each new one
+SIZE_LIMIT_BYTES = 1 << 20
+ROOM_BYTES = 64 << 10  # that stay free after folding, so that it is not done again at once
 
 
 class NodeRecord(Value):
@@ -41,6 +48,16 @@ class NodeRecord(Value):
     def case(self) -> str:
         """What a conviction is about: `check place`."""
         return f"{self.text('check')} {self.text('place')}".rstrip()
+
+
+def is_single(text: bytes) -> bool:
+    """Whether a line is one record, and neither counts of many nor what held before them."""
+    return b'"event":"folded"' not in text and b'"event":"base"' not in text
+
+
+def is_due(records: int, size: int) -> bool:
+    """Whether a file of so many single records and bytes is to be folded."""
+    return records >= FOLDED_AT_RECORDS or size > SIZE_LIMIT_BYTES - ROOM_BYTES
 
 
 def line(record: NodeRecord, limit: int = LINE_LIMIT_BYTES) -> bytes:

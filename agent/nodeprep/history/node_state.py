@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from nodeprep.history.node_record import BASE, NodeRecord
+from nodeprep.history.node_record import (
+    BASE,
+    CONFIGURATION,
+    CONVICTED,
+    READY,
+    RELEASED,
+    STARTED,
+    STILL_CONVICTED,
+    STOPPED,
+    NodeRecord,
+)
 from nodeprep.values import Value, asdict, field, replace
 
-READY = "profile-ready"
 PROFILE_EVENTS = (READY, "profile-device-ready", "profile-closed")
-CONVICTED, STILL_CONVICTED, RELEASED = "convicted", "still-convicted", "released"
-STARTED, STOPPED, CONFIGURATION = "started", "stopped", "configuration"
 
 
 class OpenCase(Value):

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from nodeprep.history.node_record import LOST, NodeRecord
-from nodeprep.history.node_state import CONFIGURATION, CONVICTED, READY, RELEASED, STARTED, STILL_CONVICTED, STOPPED
+from nodeprep.history.node_record import (
+    CONFIGURATION,
+    CONVICTED,
+    LOST,
+    READY,
+    RELEASED,
+    STARTED,
+    STILL_CONVICTED,
+    STOPPED,
+    NodeRecord,
+)
 
 HIDDEN = ("message", "why")  # they are told beside the words, or not at all
 

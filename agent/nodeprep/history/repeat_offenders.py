@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from nodeprep.history import folding
-from nodeprep.history.folding import HOUR
-from nodeprep.history.node_record import FOLDED, NodeRecord
-from nodeprep.history.node_state import CONVICTED
+from nodeprep.history import fold_counts
+from nodeprep.history.fold_counts import HOUR
+from nodeprep.history.node_record import CONVICTED, FOLDED, NodeRecord
 from nodeprep.values import Struct, Value, field
 
 DAY_SECONDS = 86400.0
@@ -55,7 +54,7 @@ class RepeatCounter(Struct):
             self.names[key] = record.text("subject")
             self._add(key, record.time)
         elif record.event == FOLDED:
-            for case, count in folding.counts_of(record).items():
+            for case, count in fold_counts.counts_of(record).items():
                 check, place, *_ = [*case.split(" "), "", ""]
                 if count.convicted:
                     self._add((check, place if case.count(" ") > 1 else ""), record.time)

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from nodeprep.history import node_state
-from nodeprep.history.node_record import BASE, FOLDED, NodeRecord
-from nodeprep.history.node_state import STARTED, PastState
+from nodeprep.history.node_record import BASE, FOLDED, STARTED, NodeRecord
+from nodeprep.history.node_state import PastState
 from nodeprep.values import Value, replace
 
 STEP_SECONDS = 2.0  # of a clock against CLOCK_BOOTTIME from one record to the next: less is slewing (adjtimex)

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from nodeprep.agent_state import AgentState, Case
 from nodeprep.decide.attempt_steps import AttemptStep
-from nodeprep.history.node_record import BOOT_DIGITS, NodeRecord
-from nodeprep.history.node_state import CONVICTED, STILL_CONVICTED
+from nodeprep.history.node_record import BOOT_DIGITS, CONVICTED, STILL_CONVICTED, NodeRecord
 from nodeprep.publish.log_lines import LogEntry
 
 # What a human may do is in the log and in `check`; what is planned did not happen; the keys of a configuration have a

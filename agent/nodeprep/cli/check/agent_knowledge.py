@@ -11,8 +11,7 @@ from nodeprep.doors.files import state_store
 from nodeprep.doors.files.host_root import BOOT_ID
 from nodeprep.doors.files.line_file import LineFile
 from nodeprep.doors.files.state_store import Store
-from nodeprep.history.node_record import FOLDED, MODE, NAME
-from nodeprep.history.node_state import CONVICTED
+from nodeprep.history.node_record import CONVICTED, FOLDED, MODE, NAME
 from nodeprep.history.repeat_offenders import RepeatPolicy
 from nodeprep.values import Value
 

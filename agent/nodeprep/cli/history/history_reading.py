@@ -16,7 +16,7 @@ from nodeprep.doors.files import state_store
 from nodeprep.doors.files.alive_mark import AliveMark
 from nodeprep.doors.files.host_root import BOOT_ID
 from nodeprep.doors.files.line_file import LineFile
-from nodeprep.history import folding, node_record, timeline
+from nodeprep.history import node_record, timeline
 from nodeprep.history.node_record import BASE, BOOT_DIGITS, FOLDED, MODE, NAME, NodeRecord
 from nodeprep.history.timeline import Now
 from nodeprep.job_profile import API_VERSION
@@ -83,7 +83,7 @@ def last_lines(at: NodePlace, count: int) -> tuple[str, ...]:
     """The last records of this node's history as lines, without what looks like a secret; none if there is none."""
     file = LineFile(directories.directories(at.root).state, NAME, MODE)
     try:
-        lines = [one for one in file.lines() if folding.is_single(one)][-count:]
+        lines = [one for one in file.lines() if node_record.is_single(one)][-count:]
     except OSError:
         return ()  # `nodeprep history` says why
     return tuple(redaction.masked(one.decode("ascii", "replace")) for one in lines)

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nodeprep.cli.history import moment
 from nodeprep.cli.history.history_reading import HistoryReading
-from nodeprep.history import folding, incidents, record_words, timeline
+from nodeprep.history import fold_counts, incidents, record_words, timeline
 from nodeprep.history.incidents import CLOSED_EVENTS, Incident, Selection
-from nodeprep.history.node_record import BASE, NodeRecord
-from nodeprep.history.node_state import CONVICTED, READY, RELEASED, STARTED, STILL_CONVICTED
+from nodeprep.history.node_record import BASE, CONVICTED, READY, RELEASED, STARTED, STILL_CONVICTED, NodeRecord
 from nodeprep.history.timeline import StateAt
 
 ARROW = " -> "
@@ -128,7 +127,7 @@ def _counts(counts: Iterable[NodeRecord], wanted: Selection) -> Iterator[str]:
         if record.time + float(record.fields.get("seconds", 0)) < wanted.since:
             continue
         day = days.setdefault(record.time // 86400 * 86400, {})
-        for case, count in folding.counts_of(record).items():
+        for case, count in fold_counts.counts_of(record).items():
             check, place, *_ = [*case.split(" "), ""]
             named = NodeRecord(record.time, 0.0, record.boot, CONVICTED, {"check": check, "place": place})
             if count.convicted and (not wanted.is_narrow or wanted.means(named)):
