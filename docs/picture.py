@@ -66,7 +66,8 @@ def told() -> str:
         Path(scratch, NAME).write_bytes(b"".join(map(node_record.line, week())))
         environment = {**os.environ, **{f"NODEPREP_{name}_DIR": scratch for name in names}}
         argv = [sys.executable, "-m", "nodeprep", *HISTORY]
-        return subprocess.run(argv, env=environment, capture_output=True, text=True, check=False).stdout
+        said = subprocess.run(argv, env=environment, capture_output=True, text=True, check=False).stdout
+        return said.partition("\n")[2]  # the first line has the time of now
 
 
 def drawn(text: str, arguments: tuple[str, ...] = ARGUMENTS) -> str:

@@ -10,9 +10,12 @@ from typing import Any
 import jsonschema
 import pytest
 
-from nodeprep.cli.history import history_reading, moment
+from nodeprep.cli.history import history_reading, moment, timeline_page
+from nodeprep.cli.history.history_reading import HistoryReading
 from nodeprep.cli.usage import UsageError
+from nodeprep.history.incidents import Selection
 from nodeprep.history.node_record import NAME, NodeRecord, line
+from nodeprep.history.timeline import Now
 from tests.cli import program
 from tests.history_values import EPOCH, outage, record, started
 
@@ -26,7 +29,9 @@ WEEK = [
     *started(2010.0),
 ]
 
-OUTAGE = "port.state NoSignal mlx5_5/1 -> gate closed 03:36:40 -> passes 03:37:40 -> gate open 03:37:50 (1 min 10 s)"
+STEPS = "gate closed 03:36:40 -> passes 03:37:40 -> gate open 03:37:50 (all in 1 min 10 s)"
+CLOCK = "times of that boot are shown as the later clock has them, and those of other boots are as they were"
+OUTAGE = f"port.state NoSignal mlx5_5/1 -> {STEPS}"
 
 
 class Node:
@@ -54,12 +59,15 @@ class Node:
 def test_a_timeline_has_a_line_for_each_incident(tmp_path: Path) -> None:
     code, out, _ = Node(tmp_path, WEEK).says()
     assert code == 0
-    assert out.splitlines() == [
+    title, *lines = out.splitlines()
+    assert "times in UTC, each record since 2026-11-20 03:20:10; now " in title
+    assert title.endswith("nobody knows whether the agent ran after its last record")
+    assert lines == [
         "2026-11-20 03:20:10  agent 0.1.0 started in boot one",
         "2026-11-20 03:20:10  mode gate",
         "2026-11-20 03:20:11  state Ready",
         "2026-11-20 03:20:11  gate rdma open",
-        "2026-11-20 03:20:10  configuration 5eed5eed00: assign, mode changed",
+        "2026-11-20 03:20:10  configuration 5eed5eed00: sets assign, mode",
         f"2026-11-20 03:36:40  {OUTAGE}",
         "2026-11-20 03:45:00  admission policy not enforced: the admission policy is gone",
         "2026-11-20 03:53:20  agent stopped (SIGTERM)",
@@ -72,20 +80,36 @@ def test_a_timeline_has_a_line_for_each_incident(tmp_path: Path) -> None:
 
 def test_it_is_chosen_by_time_device_and_check(tmp_path: Path) -> None:
     node = Node(tmp_path, WEEK)
-    assert node.says("--device", "mlx5_5/1")[1].count("\n") == 1
-    assert node.says("--check", "port.*", "--since", "2026-11-20T03:30:00Z")[1].count("\n") == 1
-    assert node.says("--check", "port.*", "--since", "2026-11-20T03:40:00Z")[1] == "nothing happened\n"
+    for device in ("mlx5_5/1", "mlx5_5", "0000:5d:00.0", "mlx*"):
+        assert node.says("--device", device)[1].count("\n") == 2
+    assert node.says("--check", "port.*", "--since", "2026-11-20T03:30:00Z")[1].count("\n") == 2
+    late = node.says("--check", "port.*", "--since", "2026-11-20T03:40:00Z")[1]
+    assert late.splitlines()[1:] == ["nothing of that device and check is in this history since then"]
     assert "port.state" not in node.says("--since", "2026-11-20 03:45")[1]
 
 
 def test_what_stands_says_for_how_long(tmp_path: Path) -> None:
+    """Only of a node whose agent runs: otherwise nobody watched."""
     *_, last = Node(tmp_path, WEEK[:8]).says()[1].splitlines()
-    assert "port.state NoSignal mlx5_5/1 -> gate closed 03:36:40 -> still so after " in last
+    assert "port.state NoSignal mlx5_5/1 -> gate closed 03:36:40 -> no end is recorded; nobody is known" in last
+    reading = HistoryReading("gpu-17", Now(EPOCH + 4600, 4600, "one", 4599), tuple(WEEK[:8]))
+    title, *_, last = timeline_page.page(reading, Selection(), wide=False)
+    assert title.endswith("now 2026-11-20 04:36:40, the agent runs")
+    assert last.endswith("-> gate closed 03:36:40 -> still so after 1 h")
+
+
+def test_an_end_that_nobody_saw_has_a_line(tmp_path: Path) -> None:
+    killed = [*started(10.0), *started(500.0), *started(20.0, "two", EPOCH + 1000)]
+    lines = Node(tmp_path, killed).says()[1].splitlines()
+    assert [line[21:] for line in lines if "nobody watched" in line] == [
+        "last record before the agent ended unseen; nobody watched until 2026-11-20 03:28:20",
+        "last record before a boot without a shutdown; nobody watched until 2026-11-20 03:37:00",
+    ]
 
 
 def test_wide_is_a_line_for_each_record(tmp_path: Path) -> None:
     _, out, _ = Node(tmp_path, WEEK).says("-o", "wide")
-    assert len(out.splitlines()) == len(WEEK)
+    assert len(out.splitlines()) == len(WEEK) + 1
     assert "2026-11-20 03:36:40  port.state NoSignal mlx5_5/1: no carrier" in out.splitlines()
 
 
@@ -105,7 +129,7 @@ def test_a_snapshot_takes_the_last_records_with_it(tmp_path: Path) -> None:
     file = str(tmp_path / "node.json")
     assert program.nodeprep("snapshot", "-o", file, "--settle", "0", **node.environment).returncode == 0
     code, out, _ = node.says("--snapshot", file, "-o", "wide")
-    assert (code, len(out.splitlines())) == (0, 50)
+    assert (code, len(out.splitlines())) == (0, 52), "with the title, and a start after no end"
     assert "port.state NoSignal mlx5_5/1" in out
     assert "hunter2" not in Path(file).read_text()
     assert node.says("--snapshot", file, "--at", "2026-11-20T03:37:00Z")[0] == 1
@@ -118,7 +142,7 @@ def test_a_snapshot_takes_the_last_records_with_it(tmp_path: Path) -> None:
 AT = [
     ("03:30", 0, "READY", ["profile   rdma: open since 2026-11-20 03:20:11"]),
     ("03:37:00", 1, "NOT READY", ["open      port.state NoSignal mlx5_5/1 since 2026-11-20 03:36:40", "03:36:40"]),
-    ("03:53:25", 3, "NOBODY KNOWS: the agent had ended (SIGTERM)", []),
+    ("03:53:25", 3, "NOBODY KNOWS: the agent ended at 2026-11-20 03:53:20 UTC (SIGTERM) and started again at ", []),
     ("03:00", 3, "NOBODY KNOWS: that is before what this history keeps", []),
 ]
 
@@ -142,7 +166,7 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
     assert notes == [
         "note: the last line is torn: it was being written when its writer ended",
         "note: 1 line is no record and is passed over",
-        "note: the clock was set forward by 1 h in boot one; times are by the later clock",
+        f"note: the clock was set forward by 1 h in boot one, before 2026-11-20 05:10:00; {CLOCK}",
     ]
 
 

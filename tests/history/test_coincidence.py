@@ -30,7 +30,7 @@ CASES: list[tuple[str, list[NodeRecord], list[tuple[str, float, bool]]]] = [
     (
         "the nearest first",
         [record("convicted", 900.0, **MEMLOCK), *outage(1000.0)],
-        [(PORT_DOWN, 0.8, False), ("limits.memlock TooLow node", 100.8, False)],
+        [(PORT_DOWN, 0.8, False), ("limits.memlock TooLow", 100.8, False)],
     ),
     ("an agent that restarts is no event of the node", [*started(10.0), *started(990.0)], []),
     (

@@ -50,7 +50,7 @@ def test_a_second_fault_within_it_belongs_to_it() -> None:
     (one,) = (found for found in incidents.grouped([*started(10.0), *records]) if len(found.records) > 1)
     assert list(map(record_words.words, one.convictions)) == [
         "port.state NoSignal mlx5_5/1",
-        "limits.memlock TooLow node",
+        "limits.memlock TooLow",
     ]
 
 

@@ -76,14 +76,11 @@ def test_an_agent_that_was_killed_was_alive_until_then(here: Checked, tmp_path: 
         agent.start()
         agent.ready()
         code, then = history(agent, "--at", utc(killed + 13))
-        assert (code, then["unknown"]) == (
-            3,
-            "the agent ended unseen between the record before that time and its next start",
-        )
+        assert (code, then["unknown"].startswith("the agent was last known to run at ")) == (3, True)
         agent.stop()
         code, then = history(agent, "--at", "0s")
         assert code == 3
-        assert then["unknown"].startswith("the agent had ended (SIGTERM)")
+        assert "(SIGTERM) and has not started since" in then["unknown"]
 
 
 def test_which_keys_changed_is_kept_and_no_value(here: Checked, tmp_path: Path) -> None:
@@ -104,7 +101,7 @@ def test_which_keys_changed_is_kept_and_no_value(here: Checked, tmp_path: Path) 
         agent.start()
         agent.ready()
         told = agent.do("nodeprep", "history").stdout
-        assert told.count(" changed") == 3, "the first start, and two changes"
+        assert told.count(" changed") == 2
         kept = (agent.state / NAME).read_bytes()
         assert secret.encode() not in kept
         assert (agent.state / NAME).stat().st_mode & 0o777 == 0o600

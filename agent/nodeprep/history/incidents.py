@@ -28,7 +28,8 @@ class Selection(Value):
 
     def means(self, record: NodeRecord) -> bool:
         """Whether a conviction or release is of such a device and check."""
-        called = (record.text("subject"), record.text("place"), record.text("place").partition("/")[0], "")
+        whole = (record.text("subject"), record.text("place"))
+        called = (*whole, *(one.partition("/")[0] for one in whole))  # a port, or the device that has it
         return fnmatchcase(record.text("check"), self.check) and any(fnmatchcase(one, self.device) for one in called)
 
 

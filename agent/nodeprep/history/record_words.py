@@ -16,6 +16,14 @@ from nodeprep.history.node_record import (
     NodeRecord,
 )
 
+# Of decide.repair_budget.AttemptOutcome, which are stored as text.
+OUTCOMES: Mapping[str, str] = {
+    "released": "helped",
+    "changed": "helped in part",
+    "unreleased": "did not help",
+    "refused": "was refused",
+    "cut-off": "was cut off",
+}
 HIDDEN = ("message", "why")  # they are told beside the words, or not at all
 
 
@@ -35,18 +43,24 @@ def words(record: NodeRecord) -> str:
 
 
 def device(record: NodeRecord) -> str:
-    """What a human calls the device of a case; "node" for the node itself."""
-    return record.text("subject") or record.text("place") or "node"
+    """What a human calls the device of a case; "" for the node itself."""
+    return record.text("subject") or record.text("place")
+
+
+def _checked(record: NodeRecord) -> str:
+    return f"{record.text('check')} {device(record)}".rstrip()
 
 
 def _case(record: NodeRecord) -> str:
-    return f"{record.text('check')} {record.text('reason')} {device(record)}"
+    return f"{record.text('check')} {record.text('reason')} {device(record)}".rstrip()
 
 
 def _configuration(record: NodeRecord) -> str:
-    changed = record.fields.get("changed")
-    keys = ", ".join(map(str, changed)) if isinstance(changed, list) else ""
-    return f"configuration {record.text('digest')}: {keys or 'nothing'} changed"
+    changed, keys = record.fields.get("changed"), record.fields.get("keys")
+    names = ", ".join(map(str, changed)) if isinstance(changed, list) else ""
+    is_first = isinstance(changed, list) and isinstance(keys, dict) and set(changed) == set(keys)
+    told = f"sets {names}" if is_first and names else f"{names or 'nothing'} changed"
+    return f"configuration {record.text('digest')}: {told}"
 
 
 def _stopped(record: NodeRecord) -> str:
@@ -56,7 +70,7 @@ def _stopped(record: NodeRecord) -> str:
 WORDS: Mapping[str, Callable[[NodeRecord], str]] = {
     CONVICTED: _case,
     STILL_CONVICTED: lambda one: f"still {_case(one)}",
-    RELEASED: lambda one: f"{one.text('check')} {device(one)} passes again",
+    RELEASED: lambda one: f"{_checked(one)} passes again",
     STARTED: lambda one: f"agent {one.text('version')} started in boot {one.boot}",
     STOPPED: _stopped,
     CONFIGURATION: _configuration,
@@ -67,8 +81,8 @@ WORDS: Mapping[str, Callable[[NodeRecord], str]] = {
     "profile-chosen": lambda one: f"profile {one.text('to')} ({one.text('chosen_by')})",
     "state": lambda one: f"state {one.text('to')}",
     "mode": lambda one: f"mode {one.text('to')}",
-    "repair-step": lambda one: f"{one.text('remedy')} runs",
-    "repair-ended": lambda one: f"{one.text('remedy')} {one.text('outcome') or 'ended'}",
+    "repair-step": lambda one: f"repair {one.text('remedy')} runs",
+    "repair-ended": lambda one: f"repair {one.text('remedy')} {OUTCOMES.get(one.text('outcome'), 'ended')}",
     "policy-enforced": lambda _: "admission policy enforced",
     "policy-not-enforced": lambda _: "admission policy not enforced",
     "closed-for-shutdown": lambda _: "all gates closed for a shutdown",

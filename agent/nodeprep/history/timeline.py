@@ -8,11 +8,13 @@ order in which they happened, whatever the clock said.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from itertools import pairwise
 
 from nodeprep.history import node_state
-from nodeprep.history.node_record import BASE, FOLDED, STARTED, NodeRecord
+from nodeprep.history.node_record import BASE, FOLDED, STARTED, STOPPED, NodeRecord
 from nodeprep.history.node_state import PastState
+from nodeprep.newer_python import UTC
 from nodeprep.values import Value, replace
 
 STEP_SECONDS = 2.0  # of a clock against CLOCK_BOOTTIME from one record to the next: less is slewing (adjtimex)
@@ -34,13 +36,15 @@ class Now(Value):
 class StateAt(Value):
     """The answer to "what was this node then". `unknown` says why nobody knows, "" if `state` holds.
 
-    `then` is the time that was asked for. `before` are the records of the half hour before it, oldest first.
+    `then` is the time that was asked for. `before` are the records of the half hour before it, oldest first, `last` the
+    last of all before it.
     """
 
     then: float
     state: PastState = node_state.NOTHING
     unknown: str = ""
     before: tuple[NodeRecord, ...] = ()
+    last: NodeRecord | None = None
 
 
 def corrected(records: Iterable[NodeRecord], now: Now | None = None) -> list[NodeRecord]:
@@ -62,6 +66,17 @@ def steps(records: Sequence[NodeRecord]) -> list[tuple[NodeRecord, float]]:
     return found
 
 
+def unseen_ends(records: Iterable[NodeRecord]) -> dict[tuple[str, float], NodeRecord]:
+    """Starts before which an agent ended without a word, by boot and CLOCK_BOOTTIME; each with the record before."""
+    found: dict[tuple[str, float], NodeRecord] = {}
+    former: NodeRecord | None = None
+    for one in records:
+        if one.event == STARTED and former is not None and former.event not in (STOPPED, BASE):
+            found[one.boot, one.at] = former
+        former = one
+    return found
+
+
 def past(records: Iterable[NodeRecord], then: float, now: Now, window: float = 1800.0) -> StateAt:
     """What the node was at `then`, wall time in seconds since 1970.
 
@@ -79,7 +94,9 @@ def past(records: Iterable[NodeRecord], then: float, now: Now, window: float = 1
     heard = known[: until[-1] + 1] if until else []
     state = node_state.replay(heard)
     before = tuple(one for one in heard if one.time > then - window and one.event != BASE)
-    return StateAt(then, state, _doubt(state, heard, known[len(heard) :], then, now), before)
+    return StateAt(
+        then, state, _doubt(state, heard, known[len(heard) :], then, now), before, next(reversed(heard), None)
+    )
 
 
 def _boots(records: Sequence[NodeRecord], now: Now) -> list[tuple[str, float, float]]:
@@ -96,7 +113,8 @@ def _boots(records: Sequence[NodeRecord], now: Now) -> list[tuple[str, float, fl
 def _doubt(state: PastState, heard: Sequence[NodeRecord], later: Sequence[NodeRecord], then: float, now: Now) -> str:
     """Why nobody knows what held then; "" if the records say it."""
     if state.runs is False:
-        return f"the agent had ended ({heard[-1].text('signal') or 'stopped'}) and had not started again"
+        signal = heard[-1].text("signal") or "stopped"
+        return f"the agent ended {_at(heard[-1].time)} ({signal}){_next_start(later)}"
     if state.runs is None:
         return "no start of the agent is kept from before that time"
     if not state.is_judged:
@@ -105,8 +123,18 @@ def _doubt(state: PastState, heard: Sequence[NodeRecord], later: Sequence[NodeRe
         return "the clock was set back around that time"
     alive_until = _alive_until(heard[-1], later, now)
     if alive_until is None or then > alive_until + STATED_SECONDS:
-        return "the agent ended unseen between the record before that time and its next start"
+        last = heard[-1].time if alive_until is None else max(alive_until, heard[-1].time)
+        return f"the agent was last known to run {_at(last)}{_next_start(later)}"
     return ""
+
+
+def _next_start(later: Sequence[NodeRecord]) -> str:
+    start = next((one for one in later if one.event == STARTED), None)
+    return " and has not started since" if start is None else f" and started again {_at(start.time)}"
+
+
+def _at(time: float) -> str:
+    return f"at {datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _alive_until(last: NodeRecord, later: Sequence[NodeRecord], now: Now) -> float | None:
