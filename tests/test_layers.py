@@ -12,6 +12,8 @@ import grimp
 import pytest
 import tomllib
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[1]
 CONTRACTS = {
     contract["id"]: contract

@@ -23,6 +23,8 @@ from nodeprep.values import replace
 from tests.rigs import trees
 from tests.values import changed
 
+pytestmark = pytest.mark.slow
+
 
 class Worse(NamedTuple):
     """What one device of a kind may show otherwise than its likes: the fact, its tuple of things, a field, a value."""

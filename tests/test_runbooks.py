@@ -21,6 +21,8 @@ from nodeprep.model import EVERYWHERE, Severity
 from tests import test_docs_names
 from tests.rigs import recordings
 
+pytestmark = pytest.mark.slow
+
 ROOT = runbooks.ROOT
 FAMILIES = runbooks.families()
 HEADINGS = ["Meaning", "Impact", "Diagnosis", "Mitigation", "Escalate"]

@@ -27,6 +27,8 @@ from tests.cli.program import nodeprep
 from tests.rigs import faults, trees
 from tests.values import changed
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
 SECTION = PAGE[PAGE.index("## The way of one finding") : PAGE.index("## From a file to the taint")]

@@ -17,7 +17,7 @@ from nodeprep.config.agent_settings import AgentSettings
 from nodeprep.config.configuration import Settings
 from nodeprep.decide import gate_readiness, rule_change
 from nodeprep.decide.confirmation_policy import ConfirmationPolicy
-from nodeprep.decide.desired import GatePolicy
+from nodeprep.decide.desired import REPEATS_ANNOTATION, GatePolicy
 from nodeprep.decide.gate_readiness import Mode
 from nodeprep.decide.rule_change import RULE_HOLD_SECONDS
 from nodeprep.doors import clock
@@ -30,6 +30,7 @@ from nodeprep.facts.kubernetes.kubelet import Kubelet
 from nodeprep.facts.machine.kernel_log import KernelLog
 from nodeprep.facts.network.routes import Routes
 from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.history.repeat_offenders import RepeatOffender
 from nodeprep.model import NO_ACCESS, Status, Unreadable, Why, not_recorded
 from nodeprep.observer import Observation, Observer
 from nodeprep.publish import probes
@@ -591,3 +592,14 @@ def test_a_gate_that_a_configuration_adds_closes_no_open_profile_and_is_awaited(
     status = node.sees()
     assert (status.pending_gates, status.agent_state.state) == (("port.state",), NodeState.READY)
     assert not probes.readiness(status)[0]
+
+
+def test_a_device_that_fails_again_and_again_is_told_on_the_node(root: Path, tmp_path: Path) -> None:
+    """By an annotation that goes as soon as it is told of none, also on a settled node."""
+    node = Node(root, tmp_path / "memory", settings())
+    node.sees_often(8)
+    node.reconciler.repeat_offenders = (RepeatOffender("port.state", "0000:5d:00.0/1", "mlx5_5/1", 3, 0.0),)
+    status = node.sees()
+    assert status.desired.annotations[REPEATS_ANNOTATION] == "port.state mlx5_5/1 in 3 hours"
+    node.reconciler.repeat_offenders = ()
+    assert REPEATS_ANNOTATION not in node.sees().desired.annotations

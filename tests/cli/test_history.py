@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from nodeprep.cli.history import history_reading, moment, timeline_page
 from nodeprep.cli.history.history_reading import HistoryReading
+from nodeprep.cli.nodes import scope
 from nodeprep.cli.usage import UsageError
 from nodeprep.history.incidents import Selection
 from nodeprep.history.node_record import NAME, NodeRecord, line
@@ -216,3 +218,26 @@ def test_what_is_no_moment(typed: str) -> None:
 
 def test_spans() -> None:
     assert [moment.span(one) for one in (0, 59.6, 70, 3600, 90061)] == ["0 s", "1 min", "1 min 10 s", "1 h", "1 d 1 h"]
+
+
+def test_check_tells_a_device_that_fails_again_and_again(tmp_path: Path) -> None:
+    hours = [one for hour in (2, 3, 4) for one in outage(1000.0, "one", time.time() - 3600.0 * hour - 1000.0)]
+    node = Node(tmp_path, hours)
+    said = json.loads(program.nodeprep("check", "--only", "time.sync", "-o", "json", **node.environment).stdout)
+    note = (
+        "port.state convicted mlx5_5/1 in 3 different hours of the last 14 days; see nodeprep history --device mlx5_5/1"
+    )
+    assert said["notes"] == [note]
+    config = tmp_path / "config.yaml"
+    config.write_text("apiVersion: nodeprep.io/v1\nkind: Config\nhistory: {repeat-hours: 4}\n")
+    words = ("check", "--only", "time.sync", "-o", "json", "--config", str(config))
+    assert json.loads(program.nodeprep(*words, **node.environment).stdout)["notes"] == []
+
+
+def test_nodes_tells_the_first_three_nodes_with_such_a_device() -> None:
+    known = [(f"gpu-{number}", "port.state mlx5_5/1 in 3 hours") for number in range(5)]
+    assert scope.repeats_note(known[:1]) == (
+        "gpu-0 fails again and again: port.state mlx5_5/1 in 3 hours (nodeprep history gpu-0)",
+    )
+    assert scope.repeats_note(known)[3:] == ("so do 2 Nodes more",)
+    assert scope.repeats_note([]) == ()

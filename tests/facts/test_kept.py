@@ -16,6 +16,8 @@ from nodeprep.facts.rdma import devnodes, rdma
 from nodeprep.model import raw
 from tests.rigs import trees
 
+pytestmark = pytest.mark.slow
+
 DEVICE, FUNCTION = "/sys/class/infiniband/mlx5_0", "/sys/bus/pci/devices/0000:19:00.0"
 UVERBS = "/sys/class/infiniband_verbs/uverbs0"
 
