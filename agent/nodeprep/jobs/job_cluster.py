@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nodeprep.jobs import node_terms, quantities, scheduler_requests
-from nodeprep.jobs.node_terms import HostPort, NodeTaint
+from nodeprep.jobs.node_terms import IN, HostPort, NodeRequirement, NodeTaint
 from nodeprep.values import Struct, Value, field
 
 Object = Mapping[str, Any]
@@ -26,10 +26,23 @@ class JobNode(Value):
     allocatable: Mapping[str, int] = field(default_factory=dict)
 
 
+class PodSelector(Value):
+    """Pods by labels and namespaces, as an anti-affinity selects them. `any_namespace`: maybe in others too."""
+
+    requirements: tuple[NodeRequirement, ...]
+    namespaces: tuple[str, ...]
+    any_namespace: bool = False
+
+    def selects(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Whether it may select such a pod."""
+        there = self.any_namespace or namespace in self.namespaces
+        return there and all(one.holds(labels) for one in self.requirements)
+
+
 class BoundPod(Value):
     """A pod that is bound to a Node and not finished. `requests` as those of a PodDemand.
 
-    `repels`: it has a required anti-affinity, which may keep other pods away.
+    `repels` are the pods that its required anti-affinity keeps away.
     """
 
     namespace: str
@@ -37,7 +50,7 @@ class BoundPod(Value):
     node: str
     requests: Mapping[str, int]
     ports: tuple[HostPort, ...] = ()
-    repels: bool = False
+    repels: tuple[PodSelector, ...] = ()
 
 
 class NodeUse(Struct):
@@ -60,12 +73,12 @@ class NodeUse(Struct):
 class JobCluster(Value):
     """Nodes by name, and what is taken of each. `used` is None where pods may not be read: room is not known then.
 
-    `repelling` names pods with a required anti-affinity of their own.
+    `repelling` are pods with a required anti-affinity of their own.
     """
 
     nodes: Mapping[str, JobNode]
     used: Mapping[str, NodeUse] | None
-    repelling: tuple[str, ...] = ()
+    repelling: tuple[BoundPod, ...] = ()
 
     @classmethod
     def of(cls, nodes: Iterable[JobNode], pods: Iterable[BoundPod] | None) -> JobCluster:
@@ -74,12 +87,12 @@ class JobCluster(Value):
         if pods is None:
             return cls(known, None)
         used = {name: NodeUse() for name in known}
-        repelling: list[str] = []
+        repelling: list[BoundPod] = []
         for pod in pods:
             if pod.node in used:
                 used[pod.node].take(pod.requests, pod.ports)
             if pod.repels:
-                repelling.append(f"{pod.namespace}/{pod.name}")
+                repelling.append(pod)
         return cls(known, used, tuple(repelling))
 
 
@@ -102,15 +115,29 @@ def pod(told: Object) -> BoundPod | None:
     name = spec.get("nodeName")
     if not name or status.get("phase") in FINISHED:
         return None
-    repels = _mapping(_mapping(spec.get("affinity")).get("podAntiAffinity"))
+    namespace = str(metadata.get("namespace", ""))
+    anti = _mapping(_mapping(spec.get("affinity")).get("podAntiAffinity")).get(REQUIRED)
     return BoundPod(
-        namespace=str(metadata.get("namespace", "")),
+        namespace=namespace,
         name=str(metadata.get("name", "")),
         node=str(name),
         requests=quantities.counted(scheduler_requests.requests(spec, status)),
         ports=node_terms.host_ports(spec),
-        repels=bool(repels.get(REQUIRED)),
+        repels=tuple(_selector(_mapping(one), namespace) for one in anti) if isinstance(anti, list) else (),
     )
+
+
+def _selector(term: Object, namespace: str) -> PodSelector:
+    """A term without a selector selects no pod; one of unknown form may select any."""
+    named, selector = term.get("namespaces"), term.get("labelSelector")
+    namespaces = tuple(map(str, named)) if isinstance(named, list) and named else (namespace,)
+    if not isinstance(selector, Mapping):
+        return PodSelector((), ())
+    wanted = [NodeRequirement(key, IN, (str(value),)) for key, value in _mapping(selector.get("matchLabels")).items()]
+    for one in selector.get("matchExpressions") or ():
+        values = one.get("values") or ()
+        wanted.append(NodeRequirement(str(one.get("key")), str(one.get("operator")), tuple(map(str, values))))
+    return PodSelector(tuple(wanted), namespaces, "namespaceSelector" in term)
 
 
 def _mapping(found: object) -> Object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodeprep.jobs.pod_template import PodTemplate
+from nodeprep.jobs.pod_template import PodTemplate, Unclaimed
 from nodeprep.typed_yaml import Keys
 from nodeprep.values import Value
 
@@ -51,7 +51,7 @@ class Job(Value):
     roles: tuple[JobRole, ...] = ()
     gang: JobGang | None = None
     lints: tuple[JobLint, ...] = ()
-    unclaimed: tuple[str, ...] = ()
+    unclaimed: tuple[Unclaimed, ...] = ()
 
     @property
     def pods(self) -> int:

@@ -6,6 +6,7 @@ from nodeprep.jobs import job_shape, pod_template
 from nodeprep.jobs.job_model import Job, JobLint, JobRole
 from nodeprep.jobs.job_shape import JobPart
 from nodeprep.jobs.manifest_part import ManifestPart
+from nodeprep.jobs.pod_template import Unclaimed
 
 JOB_FIELDS = frozenset(
     """activeDeadlineSeconds backoffLimit backoffLimitPerIndex completionMode completions manualSelector managedBy
@@ -17,7 +18,7 @@ WORKLOAD_FIELDS = frozenset(
     updateStrategy podManagementPolicy serviceName volumeClaimTemplates persistentVolumeClaimRetentionPolicy
     ordinals""".split()  # noqa: SIM905 - a list of that many words
 )
-SUSPENDED = "it is suspended: its pods come when somebody resumes it"
+SUSPENDED = Unclaimed("it is suspended: its pods come when somebody resumes it")
 
 
 def pod(part: JobPart) -> Job:
@@ -43,7 +44,7 @@ def workload(part: JobPart) -> Job:
         *job_shape.dropped_of_pod(template, part.kind),
     )
     claims = tuple(
-        f"volume claim template {one.part('metadata').text('name')}: where its volume may be attached"
+        Unclaimed(f"volume claim template {one.part('metadata').text('name')}: where its volume may be attached")
         for one in part.spec.parts("volumeClaimTemplates")
     )
     return made(part, (role,), lints, claims)
@@ -80,7 +81,7 @@ def made(
     part: JobPart,
     roles: tuple[JobRole, ...],
     lints: tuple[JobLint, ...] = (),
-    unclaimed: tuple[str, ...] = (),
+    unclaimed: tuple[Unclaimed, ...] = (),
 ) -> Job:
     """The job of these roles, with the gang that its pods' labels ask for."""
     gang = job_shape.gang_by_labels(roles)

@@ -8,7 +8,7 @@ from nodeprep.jobs import job_shape, kubernetes_kinds, pod_template
 from nodeprep.jobs.job_model import Job, JobGang, JobLint, JobRole
 from nodeprep.jobs.job_shape import JobPart
 from nodeprep.jobs.manifest_part import ManifestPart
-from nodeprep.jobs.pod_template import VOLCANO, Object
+from nodeprep.jobs.pod_template import VOLCANO, Object, Unclaimed
 from nodeprep.typed_yaml import InvalidValueError
 from nodeprep.values import replace
 
@@ -63,7 +63,7 @@ def _task(part: JobPart, one: ManifestPart) -> JobRole:
     scheduler = part.spec.text("schedulerName") or VOLCANO
     if "schedulerName" not in one.part("template", "spec"):
         trouble = pod_template.unclaimed_scheduler(scheduler)
-        pod = replace(pod, scheduler=scheduler, unclaimed=(*filter(None, (trouble,)), *pod.unclaimed))
+        pod = replace(pod, scheduler=scheduler, unclaimed=(*trouble, *pod.unclaimed))
     replicas = one.count("replicas", 1)
     least = one.count("minAvailable", replicas) if "minAvailable" in one else None
     return JobRole(one.text("name") or "task", replicas, pod, minimum=least)
@@ -71,7 +71,7 @@ def _task(part: JobPart, one: ManifestPart) -> JobRole:
 
 def pod_group(part: JobPart) -> Job:
     """A PodGroup makes no pods: those that name it are its gang."""
-    job = kubernetes_kinds.made(part, (), (), ("its pods are not in the file",))
+    job = kubernetes_kinds.made(part, (), (), (Unclaimed("its pods are not in the file", may_allow=True),))
     queue = part.spec.text("queue") or DEFAULT_QUEUE
     return replace(job, gang=JobGang(part.spec.count("minMember", 1), "minMember of the PodGroup", queue, part.name))
 
@@ -80,7 +80,7 @@ def ray_job(part: JobPart) -> Job:
     """Head, workers and, in mode K8sJobMode, the pod that submits."""
     cluster = part.spec.part("rayClusterSpec")
     if not cluster.value:
-        unclaimed = ("clusterSelector: it runs on a Ray cluster that is there already",)
+        unclaimed = (Unclaimed("clusterSelector: it runs on a Ray cluster that is there already", may_allow=True),)
         return kubernetes_kinds.made(part, (), (), unclaimed)
     head = cluster.part("headGroupSpec", "template")
     scales = cluster.truth("enableInTreeAutoscaling")
@@ -110,10 +110,11 @@ def train_job(part: JobPart, runtimes: Mapping[tuple[str, str], ManifestPart]) -
     kind, name = named.text("kind") or RUNTIMES[0], named.text("name")
     held = [kubernetes_kinds.SUSPENDED] if part.spec.truth("suspend") else []
     if any(key in part.spec for key in ("podSpecOverrides", "podTemplateOverrides", "runtimePatches")):
-        held.append("overrides of pods of the runtime are not read")
+        held.append(Unclaimed("overrides of pods of the runtime are not read", may_allow=True))
     runtime = runtimes.get((kind, name))
     if runtime is None:
-        held.append(f"{kind} {name or '(no name)'} is not in the file: put it there to have its pods judged")
+        words = f"{kind} {name or '(no name)'} is not in the file: put it there to have its pods judged"
+        held.append(Unclaimed(words, may_allow=True))
         return kubernetes_kinds.made(part, (), (), tuple(held))
     roles = tuple(_trained(part.spec.part("trainer"), runtime.part("spec")))
     return kubernetes_kinds.made(part, roles, (), tuple(held))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from nodeprep.jobs import obstacles
 from nodeprep.jobs.job_cluster import JobCluster, NodeUse
 from nodeprep.jobs.job_model import Job, JobRole
 from nodeprep.jobs.obstacles import Obstacle
-from nodeprep.jobs.pod_template import PodDemand
+from nodeprep.jobs.pod_template import PodDemand, Unclaimed
 from nodeprep.values import Value, replace
 
 
@@ -55,9 +55,14 @@ class JobAnswer(Value):
         return least and (self.placed or 0) >= self.wanted
 
     @property
-    def unclaimed(self) -> tuple[str, ...]:
+    def unclaimed(self) -> tuple[Unclaimed, ...]:
         """What of it preflight does not claim to judge, each once."""
-        told = [f"{one.name}: {words}" for one in self.job.roles if one.replicas for words in one.pod.unclaimed]
+        told = [
+            replace(one, words=f"{role.name}: {one.words}")
+            for role in self.job.roles
+            if role.replicas
+            for one in role.pod.unclaimed
+        ]
         return tuple(dict.fromkeys((*self.job.unclaimed, *told)))
 
 
@@ -91,7 +96,16 @@ def _ask(job: Job, cluster: JobCluster) -> tuple[JobAnswer, JobCluster]:
         plan = counts = _first_fit(job, able, cluster, used)
         placed, left = sum(counts), replace(cluster, used=used)
     roles = tuple(map(RoleAnswer, job.roles, able, refused, plan))
-    return JobAnswer(job, roles, placed, job.minimum, _is_exact(job, roles)), left
+    judged = replace(job, unclaimed=(*job.unclaimed, *_repelled(job, cluster)))
+    return JobAnswer(judged, roles, placed, job.minimum, _is_exact(job, roles)), left
+
+
+def _repelled(job: Job, cluster: JobCluster) -> Iterator[Unclaimed]:
+    """Pods that are there and want none of these beside them: which Nodes they close is not judged."""
+    for pod in cluster.repelling:
+        for role in job.roles:
+            if any(one.selects(job.namespace, role.pod.labels) for one in pod.repels):
+                yield Unclaimed(f"{role.name}: pod {pod.namespace}/{pod.name} keeps it away by its anti-affinity")
 
 
 def _is_exact(job: Job, roles: tuple[RoleAnswer, ...]) -> bool:

@@ -37,6 +37,13 @@ RESOURCES = ("requests", "limits")
 Object = Mapping[str, Any]
 
 
+class Unclaimed(Value):
+    """What preflight does not claim to judge, in words. `may_allow`: it may open Nodes that seem closed."""
+
+    words: str
+    may_allow: bool = False
+
+
 class PodDemand(Value):
     """What the scheduler holds against a Node for one pod.
 
@@ -70,7 +77,7 @@ class PodTemplate(Value):
     shared_memory: bool = False
     priority_class: str = ""
     commands: tuple[str, ...] = ()
-    unclaimed: tuple[str, ...] = ()
+    unclaimed: tuple[Unclaimed, ...] = ()
     keys: Keys = ()
 
 
@@ -108,28 +115,30 @@ def read(template: ManifestPart, *, drops: tuple[str, ...] = (), more_init: tupl
     return replace(found, unclaimed=tuple(_unclaimed(spec, found)))
 
 
-def unclaimed_scheduler(name: str) -> str:
-    """Why nothing is claimed of a scheduler; "" of those that are claimed."""
-    known = name in CLAIMED_SCHEDULERS
-    return "" if known else f"scheduler {name}: only kube-scheduler ({DEFAULT_SCHEDULER}) and {VOLCANO} are claimed"
+def unclaimed_scheduler(name: str) -> tuple[Unclaimed, ...]:
+    """Why nothing is claimed of a scheduler; nothing for those that are claimed."""
+    if name in CLAIMED_SCHEDULERS:
+        return ()
+    words = f"scheduler {name}: only kube-scheduler ({DEFAULT_SCHEDULER}) and {VOLCANO} are claimed"
+    return (Unclaimed(words, may_allow=True),)
 
 
-def _unclaimed(spec: ManifestPart, template: PodTemplate) -> Iterator[str]:
-    scheduler = unclaimed_scheduler(template.scheduler)
-    if scheduler:
-        yield scheduler
-    yield from _unclaimed_places(spec)
+def _unclaimed(spec: ManifestPart, template: PodTemplate) -> Iterator[Unclaimed]:
+    yield from unclaimed_scheduler(template.scheduler)
+    yield from map(Unclaimed, _unclaimed_places(spec))
     for gate in spec.parts("schedulingGates"):
-        yield f"scheduling gate {gate.text('name')}: somebody has to remove it"
+        yield Unclaimed(f"scheduling gate {gate.text('name')}: somebody has to remove it")
     if "runtimeClassName" in spec:
-        yield f"runtime class {spec.text('runtimeClassName')}: its overhead, selector and tolerations are not read"
+        words = f"runtime class {spec.text('runtimeClassName')}: its overhead, selector and tolerations are not read"
+        yield Unclaimed(words, may_allow=True)
     if "schedulingGroup" in spec or "workloadRef" in spec:
-        yield "gang of kube-scheduler itself (alpha): its minimum is in another object"
+        yield Unclaimed("gang of kube-scheduler itself (alpha): its minimum is in another object")
     if QUEUE_LABEL in template.labels:
-        yield f"Kueue's queue {template.labels[QUEUE_LABEL]}: its quota"
+        words = f"Kueue's queue {template.labels[QUEUE_LABEL]}: its quota, and what its flavors add"
+        yield Unclaimed(words, may_allow=True)
     for one in template.demand.tolerations:
         if one.operator not in TOLERATION_OPERATORS:
-            yield f"toleration of {one.key} with operator {one.operator} (alpha)"
+            yield Unclaimed(f"toleration of {one.key} with operator {one.operator} (alpha)", may_allow=True)
 
 
 def _unclaimed_places(spec: ManifestPart) -> Iterator[str]:
