@@ -118,7 +118,7 @@ def flat_mpi(part: JobPart) -> Job:
         "Launcher",
         1,
         pod_template.read(_with_resources(template, part.spec.part("launcherResources").value), drops=LATER_FIELDS),
-        adds=("the launcher: the workers' template, its first container with spec.launcherResources",),
+        adds=("the workers' template, with spec.launcherResources in its first container",),
     )
     whose = "MPIJob v1alpha1"
     lints = (

@@ -55,12 +55,11 @@ def counted(requests: Mapping[str, int]) -> dict[str, int]:
 
 
 def shown(resource: str, count: int) -> str:
-    """A count for people: processors with their fraction, bytes in the largest unit that loses nothing."""
+    """A count for people: processors with their fraction, bytes in the largest unit."""
     if resource == CPU:
         return f"{count / 1000:g}"
     if resource.startswith(("memory", "ephemeral-storage", "hugepages-")):
         for suffix, bits in reversed(BINARY.items()):
-            if count and not count % (1 << bits):
-                return f"{count >> bits}{suffix}"
-        return f"{count / (1 << 30):.2f}Gi" if count >= 1 << 30 else str(count)
+            if count >> bits:
+                return f"{count / (1 << bits):.6g}{suffix}"
     return str(count)

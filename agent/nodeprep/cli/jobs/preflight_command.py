@@ -7,7 +7,7 @@ from nodeprep.cli.check import json_report
 from nodeprep.cli.check.choices import Format
 from nodeprep.cli.jobs import cluster_look, manifest_file, preflight_json, preflight_page, preflight_report
 from nodeprep.cli.jobs.manifest_file import ManifestFile
-from nodeprep.cli.jobs.preflight_report import PreflightReport, StartWord
+from nodeprep.cli.jobs.preflight_report import PreflightReport
 from nodeprep.cli.nodes import fleet_reader, scope
 from nodeprep.cli.nodes.fleet_reader import Fleet
 from nodeprep.cli.nodes.scope import FleetScope
@@ -53,7 +53,7 @@ def _look(fleet: Fleet, file: ManifestFile) -> PreflightReport:
 
 
 def _wait(fleet: Fleet, file: ManifestFile, seconds: float) -> PreflightReport:
-    """The first report that says yes, or the last one. Says on stderr what it waits for, each line once.
+    """The first report in which no job waits, or the last one. Says on stderr what it waits for, each line once.
 
     Raises CannotSee if the server does not answer to the end.
     """
@@ -61,9 +61,10 @@ def _wait(fleet: Fleet, file: ManifestFile, seconds: float) -> PreflightReport:
     said = ""
     while True:
         report = fleet_reader.with_retries(lambda: _look(fleet, file), end)
-        if report.word is StartWord.CAN or clock.now() >= end:
+        waiting = [preflight_report.headline(one) for one in report.jobs if one.waits]
+        if not waiting or clock.now() >= end:
             return report
-        words = next(preflight_report.headline(one) for one in report.jobs if one.word is not StartWord.CAN)
+        words = waiting[0]
         if words != said:
             terminal.complain(f"waiting: {words}")
             said = words

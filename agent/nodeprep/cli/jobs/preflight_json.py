@@ -54,6 +54,7 @@ def _job(report: PreflightReport, one: JobReport) -> dict[str, Any]:
             {"word": shown.lint.word, "place": shown.place, "key": dotted(shown.lint.keys), "text": shown.lint.text}
             for shown in one.lints
         ],
+        "doubts": [{"name": name, "text": text} for name, text in report.doubts(one)],
         "roles": [_role(report, role) for role in answer.roles],
     }
 

@@ -57,6 +57,13 @@ def _job(page: Page, report: PreflightReport, one: JobReport, *, wide: bool) -> 
         page.lines += _table(report, refused if wide else refused[:NODES_SHOWN])
         if not wide and len(refused) > NODES_SHOWN:
             page.lines += _rest(refused[NODES_SHOWN:])
+    doubts = list(report.doubts(one))
+    if doubts:
+        page.gap()
+    for node, why in doubts if wide else doubts[:NODES_SHOWN]:
+        page.item("doubt", f"{node} would be used: {why}", paint=Paint.DOUBT)
+    if not wide and len(doubts) > NODES_SHOWN:
+        page.item("doubt", f"and {len(doubts) - NODES_SHOWN} more nodes; -o wide lists them", paint=Paint.DOUBT)
     _remarks(page, one)
 
 

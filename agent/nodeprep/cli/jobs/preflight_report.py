@@ -50,6 +50,11 @@ class JobReport(Value):
     def job(self) -> Job:
         return self.answer.job
 
+    @property
+    def waits(self) -> bool:
+        """Whether it cannot start as far as we know, which time may change."""
+        return bool(self.hindrances) or self.answer.starts is False
+
 
 class PreflightReport(Value):
     """All answers of a look."""
@@ -71,6 +76,16 @@ class PreflightReport(Value):
         """What nodeprep knows behind an obstacle that its own taint or label makes; "" for any other."""
         row = self.look.rows.get(node)
         return "" if row is None or not self._is_ours(obstacle) else _behind(row, obstacle, self.look.now)
+
+    def doubts(self, one: JobReport) -> Iterator[tuple[str, str]]:
+        """The Nodes that the scheduler would use and of which nodeprep does not say Ready, each with why.
+
+        Nodes without any sign of an agent are in no doubt: nobody asked nodeprep to judge them.
+        """
+        for name in sorted({name for answer in one.answer.roles for name in answer.able}):
+            row = self.look.rows.get(name)
+            if row is not None and (row.reason or row.state != NO_AGENT) and row.readiness is not Readiness.READY:
+                yield name, _said(row, self.look.now)
 
     def _is_ours(self, obstacle: Obstacle) -> bool:
         policy = self.look.policy
@@ -111,15 +126,20 @@ def _job_report(
 
 
 def _behind(row: FleetRow, obstacle: Obstacle, now: float) -> str:
+    if obstacle.kind is not ObstacleKind.TAINT and row.readiness is Readiness.READY:
+        return "its agent says Ready, and the label is not there: removed by hand, or its mode is observe"
+    return _said(row, now)
+
+
+def _said(row: FleetRow, now: float) -> str:
+    """What is known of a Node, and since when; of a silent agent's, nothing."""
     if row.state == SILENT:
-        return f"nobody knows why now: its agent is silent for {_age(row, now)}, {row.message}"
+        return f"nobody knows: its agent is silent for {_age(row, now)}, {row.message}"
     if row.state == NO_AGENT:
         return "nobody knows: no agent runs there" + (f" ({row.message})" if row.message else "")
     if row.state == RELEASED_STATE:
         return "released: a human took the node from its agent"
     doubt = "" if row.leases_known else ", if its agent still lives"
-    if obstacle.kind is not ObstacleKind.TAINT and row.readiness is Readiness.READY:
-        return "its agent says Ready, and the label is not there: removed by hand, or its mode is observe"
     since = "" if row.since is None else f" for {_age(row, now)}"
     return f"{row.reason or row.state}{since}{doubt}: {row.message or 'no message'}"
 
