@@ -14,11 +14,11 @@ from tests.jobs.job_values import cluster, container, job, node, pod, template, 
 Object = dict[str, Any]
 
 GATE = GateNames(("nodeprep.io/unhealthy", "nodeprep.io/bootstrap"), "rdma.capable", "nodeprep.io/profile.")
-SHM = {
+SHM: Object = {
     "volumes": [{"name": "dshm", "emptyDir": {"medium": "Memory"}}],
 }
-MOUNT = {"volumeMounts": [{"name": "dshm", "mountPath": "/dev/shm"}]}
-LOCK = {"securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}}
+MOUNT: Object = {"volumeMounts": [{"name": "dshm", "mountPath": "/dev/shm"}]}
+LOCK: Object = {"securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}}
 GROUP = "pod-group.scheduling.sigs.k8s.io"
 
 

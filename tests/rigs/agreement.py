@@ -79,7 +79,8 @@ class Agreement:
             if self.made(pod) and "deleted" in pod["metadata"]["labels"]:
                 self.request("DELETE", f"{PODS}/{pod['metadata']['name']}")
         assert self.made(draw.marking)
-        assert self.outcome(draw.marking) == draw.marker["metadata"]["name"]
+        path = f"{PODS}/{draw.marking['metadata']['name']}"
+        until(lambda: self.request("GET", path)["spec"].get("nodeName"), "the scheduler has seen all Nodes")
         time.sleep(SETTLE_SECONDS)
 
     def place(self, number: int, pod: Object) -> None:

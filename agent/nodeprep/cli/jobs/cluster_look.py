@@ -182,8 +182,8 @@ def _group_line(api: ApiLists, job: Job) -> str:
     status = fleet_rows.part(told, "status")
     phase = str(status.get("phase") or "Pending")
     newest = max(_conditions(status), key=_transition, default={})
-    why = f" ({newest.get('reason') or newest.get('type')}: {newest.get('message', '')})" if newest else ""
-    return f"PodGroup {job.namespace}/{name or job.name} is {phase}{why}"
+    words = ": ".join(str(newest[key]) for key in ("type", "reason", "message") if newest.get(key))
+    return f"PodGroup {job.namespace}/{name or job.name} is {phase}" + (f" ({words})" if words else "")
 
 
 def _conditions(status: Object) -> list[Mapping[str, Any]]:
