@@ -77,9 +77,9 @@ def three(scheduled: Scheduled) -> Iterator[Scheduled]:
 
 
 def preflight(
-    cluster: Scheduled, *words: str, file: Path | None = None, **more: str
+    cluster: Scheduled, *words: str, file: Path | None = None, more: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    environment = {"KUBECONFIG": str(file or cluster.kubeconfig()), "HOME": "/nonexistent", **more}
+    environment = {"KUBECONFIG": str(file or cluster.kubeconfig()), "HOME": "/nonexistent", **(more or {})}
     return nodeprep("preflight", *words, **environment)
 
 

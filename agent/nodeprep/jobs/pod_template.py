@@ -174,7 +174,7 @@ def _require_quantities(spec: ManifestPart) -> None:
     for one in (*stated, spec.part("overhead")):
         for name, value in one.value.items():
             if quantities.nanos(value) is None:
-                raise InvalidValueError((*one.keys, name), value, quantities.WANTED)
+                raise InvalidValueError((*one.keys, name), value, quantities.QUANTITY_WORDS)
 
 
 def _plain(spec: ManifestPart, key: str) -> tuple[Object, ...]:

@@ -19,7 +19,7 @@ QUANTITY = Pattern(
 )
 DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
-WANTED = "a quantity such as 500m, 2 or 1Gi"
+QUANTITY_WORDS = "a quantity such as 500m, 2 or 1Gi"
 
 
 def nanos(value: object) -> int | None:

@@ -8,6 +8,7 @@ import typer
 
 from nodeprep.cli import program
 from nodeprep.cli.check.choices import Format
+from nodeprep.cli.nodes import nodes_commands
 from nodeprep.cli.nodes.nodes_commands import Config, Context, Kubeconfig
 
 app = program.commands()
@@ -34,7 +35,7 @@ def preflight(
     ] = "nodeprep",
     config: Config = None,
 ) -> None:
-    """Say whether a job can start now, and of each node that cannot take its pods every reason why.
+    """Say whether a job can start now, and if not, what keeps it from each node.
 
     \b
     Exit codes:
@@ -52,9 +53,8 @@ def preflight(
 
     def body() -> int:
         from nodeprep.cli.jobs import preflight_command as command
-        from nodeprep.cli.nodes.nodes_commands import where_of
 
-        where = where_of((kubeconfig, context), agents, config)
+        where = nodes_commands.where_of((kubeconfig, context), agents, config)
         return command.run(command.PreflightOptions(file, where, output, wait, namespace))
 
     program.end(body)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from nodeprep import __version__
-from nodeprep.cli.jobs.preflight_report import JobReport, PreflightReport
+from nodeprep import __version__, typed_yaml
+from nodeprep.cli.jobs.preflight_report import JobReport, LintShown, PreflightReport
 from nodeprep.job_profile import API_VERSION
 from nodeprep.jobs.obstacles import Obstacle
 from nodeprep.jobs.placement import RoleAnswer
 from nodeprep.newer_python import UTC
-from nodeprep.typed_yaml import dotted
 
 
 def document(report: PreflightReport) -> dict[str, Any]:
@@ -51,12 +50,22 @@ def _job(report: PreflightReport, one: JobReport) -> dict[str, Any]:
         "hindrances": list(one.hindrances),
         "unjudged": list(one.unknown),
         "lints": [
-            {"word": shown.lint.word, "place": shown.place, "key": dotted(shown.lint.keys), "text": shown.lint.text}
+            {
+                "word": shown.lint.word,
+                "place": shown.place,
+                "key": typed_yaml.dotted(shown.lint.keys),
+                "text": shown.lint.text,
+            }
             for shown in one.lints
         ],
         "doubts": [{"name": name, "text": text} for name, text in report.doubts(one)],
         "roles": [_role(report, role) for role in answer.roles],
     }
+
+
+def _lint(shown: LintShown) -> dict[str, str]:
+    key = typed_yaml.dotted(shown.lint.keys)
+    return {"word": shown.lint.word, "place": shown.place, "key": key, "text": shown.lint.text}
 
 
 def _role(report: PreflightReport, one: RoleAnswer) -> dict[str, Any]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from nodeprep.cli import page_layout
 from nodeprep.cli.jobs import preflight_report
 from nodeprep.cli.jobs.preflight_report import JobReport, PreflightReport, StartWord
-from nodeprep.cli.page_layout import GAP, Page, Paint, columns
+from nodeprep.cli.page_layout import GAP, Page, Paint
 from nodeprep.decide import kubernetes_text
 from nodeprep.jobs import quantities
 from nodeprep.jobs.obstacles import Obstacle
@@ -18,6 +19,7 @@ WORDS = {StartWord.CAN: "CAN START", StartWord.CANNOT: "CANNOT", StartWord.UNKNO
 PAINTS = {StartWord.CAN: Paint.GOOD, StartWord.CANNOT: Paint.BAD, StartWord.UNKNOWN: Paint.DOUBT}
 NODES_SHOWN = 20  # nodes of a job in a table that is not wide
 UNKNOWN = "?"
+ROLE_COLUMNS = ("ROLE", "PODS", "FIT", "NODES", "EACH WANTS")
 
 
 class RefusedNode(Value):
@@ -50,7 +52,9 @@ def _job(page: Page, report: PreflightReport, one: JobReport, *, wide: bool) -> 
         page.item("", words)
     if one.answer.roles:
         page.gap()
-        page.lines += columns([("ROLE", "PODS", "FIT", "NODES", "EACH WANTS"), *map(_role, one.answer.roles)])
+        page.lines += page_layout.columns(
+            [("ROLE", "PODS", "FIT", "NODES", "EACH WANTS"), *map(_role, one.answer.roles)]
+        )
     refused = list(refusals(one))
     if refused:
         page.gap()
@@ -110,7 +114,7 @@ def _table(report: PreflightReport, rows: list[RefusedNode]) -> list[str]:
             text = f"{obstacle}{f' ({behind})' if behind else ''}"
             first = (row.node, ",".join(row.roles)) if index == 0 else ("", "")
             cells.append((*first, text))
-    return columns(cells)
+    return page_layout.columns(cells)
 
 
 def _rest(rows: list[RefusedNode]) -> list[str]:

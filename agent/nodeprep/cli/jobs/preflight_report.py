@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nodeprep.cli.jobs.cluster_look import ClusterLook, VolcanoState
 from nodeprep.cli.jobs.manifest_file import ManifestFile
-from nodeprep.cli.nodes.fleet_table import age
+from nodeprep.cli.nodes import fleet_table
 from nodeprep.jobs import job_lints, placement
 from nodeprep.jobs.job_lints import GateNames
 from nodeprep.jobs.job_model import Job, JobLint
@@ -145,7 +145,7 @@ def _said(row: FleetRow, now: float) -> str:
 
 
 def _age(row: FleetRow, now: float) -> str:
-    return "some time" if row.since is None else age(now - row.since)
+    return "some time" if row.since is None else fleet_table.age(now - row.since)
 
 
 def headline(report: JobReport) -> str:
