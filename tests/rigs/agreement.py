@@ -25,7 +25,7 @@ if __name__ == "__main__":
 from nodeprep.jobs import job_cluster, job_manifest, placement
 from nodeprep.jobs.job_cluster import JobCluster
 from tests.rigs import cluster as rig
-from tests.rigs import cluster_setup
+from tests.rigs import cluster_setup, progress
 from tests.rigs.agreement_draws import OVERHEAD, RUNTIME_CLASS, Draw
 from tests.rigs.cluster import Cluster
 from tests.rigs.waiting import until
@@ -67,6 +67,8 @@ class Agreement:
                     self.place(number, pod)
             finally:
                 self.clear()
+            if not (number + 1) % 100:
+                progress.say(f"agreement: {number + 1} of {draws} draws, {len(self.disagreements)} disagreements")
 
     def prepare(self, draw: Draw) -> None:
         """Returns when the scheduler has seen all Nodes and pods: it has placed a pod on the Node that came last."""

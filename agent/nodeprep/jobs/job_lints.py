@@ -12,7 +12,7 @@ from nodeprep.jobs.pod_template import DEFAULT_SCHEDULER
 from nodeprep.pattern import Pattern
 from nodeprep.values import Value
 
-# Read by the Terway of 2018 alone (alibaba.md 0.4): today it only keeps Arena from setting hostNetwork.
+# Read by the Terway of 2018 alone: today it only keeps Arena from setting hostNetwork.
 IGNORED_ANNOTATIONS = ("k8s.aliyun.com/eni", "k8s.aliyun.com/ENI")
 POD_ENI = "k8s.aliyun.com/pod-eni"
 MORE_NETWORKS = "k8s.v1.cni.cncf.io/networks"
