@@ -19,6 +19,7 @@ from nodeprep.cli.jobs.preflight_report import PreflightReport, StartWord
 from nodeprep.decide.desired import GatePolicy
 from nodeprep.publish import fleet_rows
 from nodeprep.publish.fleet_rows import FleetContext
+from nodeprep.values import replace
 from tests.cli.program import NODEPREP, nodeprep
 from tests.cli.test_nodes_rows import NOW, ago
 from tests.jobs import job_values
@@ -290,3 +291,13 @@ def test_a_bomb_of_aliases_costs_less_than_a_second_and_64_mib(text: str, code: 
     assert says in said
     assert int(kibibytes) < 64 << 10
     assert float(seconds) < 1
+
+
+def test_without_leases_only_what_was_not_ready_is_in_doubt(tmp_path: Path) -> None:
+    seen = look(judged("a", "Ready", "True", "Ready"), judged("b", "Unhealthy", "False"))
+    rows = {
+        name: fleet_rows.row(fleet_rows.fleet_node(one, GatePolicy()), FleetContext(None, None), NOW)
+        for name, one in (("a", judged("a", "Ready", "True", "Ready")), ("b", judged("b", "Unhealthy", "False")))
+    }
+    found = report(workers(1), replace(seen, rows=rows), tmp_path)
+    assert list(found.doubts(found.jobs[0])) == [("b", "NoSignal for 90s, if its agent still lives: mlx5_4/1 is DOWN")]

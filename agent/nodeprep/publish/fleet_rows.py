@@ -213,4 +213,3 @@ def part(obj: object, *keys: str) -> Object:
     for key in keys:
         obj = obj.get(key) if isinstance(obj, Mapping) else None
     return obj if isinstance(obj, Mapping) else {}
-

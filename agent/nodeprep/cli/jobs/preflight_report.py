@@ -26,6 +26,7 @@ class StartWord(StrEnum):
     UNKNOWN = "not-known"
 
 
+READY = "Ready"  # the reason of TrainingReady that is True
 EXIT_CODES = {StartWord.CAN: 0, StartWord.CANNOT: 1, StartWord.UNKNOWN: 3}
 
 
@@ -80,11 +81,14 @@ class PreflightReport(Value):
     def doubts(self, one: JobReport) -> Iterator[tuple[str, str]]:
         """The Nodes that the scheduler would use and of which nodeprep does not say Ready, each with why.
 
-        Nodes without any sign of an agent are in no doubt: nobody asked nodeprep to judge them.
+        Nodes without any sign of an agent are in no doubt: nobody asked nodeprep to judge them. Where Leases may not be
+        read, a note says that of all.
         """
         for name in sorted({name for answer in one.answer.roles for name in answer.able}):
             row = self.look.rows.get(name)
-            if row is not None and (row.reason or row.state != NO_AGENT) and row.readiness is not Readiness.READY:
+            if row is None or row.readiness is Readiness.READY or (row.state == NO_AGENT and not row.reason):
+                continue
+            if row.leases_known or row.reason != READY:
                 yield name, _said(row, self.look.now)
 
     def _is_ours(self, obstacle: Obstacle) -> bool:
