@@ -19,6 +19,8 @@ POD_FIELDS = frozenset(
     securityContext serviceAccount serviceAccountName setHostnameAsFQDN shareProcessNamespace subdomain
     terminationGracePeriodSeconds tolerations topologySpreadConstraints volumes workloadRef""".split()  # noqa: SIM905 - a list of that many words
 )
+# The CRDs of Kubeflow's operators and of Volcano 1.10.0 are made from Kubernetes 0.29 to 0.31: these came later.
+LATER_FIELDS = ("resources", "schedulingGroup", "workloadRef", "hostnameOverride")
 POD_TEMPLATE_FIELDS = ("metadata", "spec")
 GROUP_ANNOTATION = "scheduling.k8s.io/group-name"  # the Volcano PodGroup of a pod
 GROUP_NAME = ("pod-group.scheduling.sigs.k8s.io/name", "scheduling.x-k8s.io/pod-group")

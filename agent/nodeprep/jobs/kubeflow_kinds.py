@@ -13,6 +13,7 @@ from nodeprep.typed_yaml import InvalidValueError
 from nodeprep.values import Value, replace
 
 RUN_POLICY = "runPolicy"
+V2BETA1 = "kubeflow.org/v2beta1"
 RUN_POLICY_FIELDS = (
     "cleanPodPolicy",
     "ttlSecondsAfterFinished",
@@ -20,15 +21,13 @@ RUN_POLICY_FIELDS = (
     "backoffLimit",
     "schedulingPolicy",
     "suspend",
-    "managedBy",
 )
+MANAGED_BY = "managedBy"  # of mpi-operator's runPolicy alone
 SCHEDULING_FIELDS = ("minAvailable", "queue", "minResources", "priorityClass", "scheduleTimeoutSeconds")
 # Where what users and charts write at spec level belongs.
 MOVED = {name: f"spec.runPolicy.{name}" for name in RUN_POLICY_FIELDS}
 MOVED["schedulerName"] = "schedulerName of each replica's template"
-REPLICA_FIELDS = ("replicas", "template", "restartPolicy", "scale")
-# Their CRDs are made from Kubernetes 0.29 and 0.31: these fields of a pod came later.
-LATER_FIELDS = ("resources", "schedulingGroup", "workloadRef", "hostnameOverride")
+REPLICA_FIELDS = ("replicas", "template", "restartPolicy")
 GANG_BY = "runPolicy.schedulingPolicy, where the operator runs with a gang scheduler"
 V1ALPHA1_FIELDS = (
     "replicas",
@@ -71,7 +70,7 @@ SHAPES: Mapping[tuple[str, str], ReplicaShape] = {
     ("kubeflow.org/v1", "MPIJob"): ReplicaShape(
         "mpiReplicaSpecs", ("Launcher", "Worker"), ("slotsPerWorker", "cleanPodPolicy", "mainContainer")
     ),
-    ("kubeflow.org/v2beta1", "MPIJob"): ReplicaShape(
+    (V2BETA1, "MPIJob"): ReplicaShape(
         "mpiReplicaSpecs",
         ("Launcher", "Worker"),
         ("slotsPerWorker", "runLauncherAsWorker", "sshAuthMountPath", "launcherCreationPolicy", "mpiImplementation"),
@@ -113,17 +112,21 @@ def replicas(part: JobPart) -> Job:
 def flat_mpi(part: JobPart) -> Job:
     """MPIJob v1alpha1: one template for launcher and workers, and a number of workers."""
     template = part.spec.part("template")
-    worker = JobRole("Worker", part.spec.count("replicas", 1), pod_template.read(template, drops=LATER_FIELDS))
+    worker = JobRole(
+        "Worker", part.spec.count("replicas", 1), pod_template.read(template, drops=job_shape.LATER_FIELDS)
+    )
     launcher = JobRole(
         "Launcher",
         1,
-        pod_template.read(_with_resources(template, part.spec.part("launcherResources").value), drops=LATER_FIELDS),
+        pod_template.read(
+            _with_resources(template, part.spec.part("launcherResources").value), drops=job_shape.LATER_FIELDS
+        ),
         adds=("the workers' template, with spec.launcherResources in its first container",),
     )
     whose = "MPIJob v1alpha1"
     lints = (
         *job_shape.dropped(part.spec, V1ALPHA1_FIELDS, whose),
-        *job_shape.dropped_of_pod(template, whose, LATER_FIELDS),
+        *job_shape.dropped_of_pod(template, whose, job_shape.LATER_FIELDS),
     )
     return kubernetes_kinds.made(part, (launcher, worker), tuple(lints))
 
@@ -140,7 +143,7 @@ def _with_resources(template: ManifestPart, resources: Object) -> ManifestPart:
 
 def _role(part: JobPart, name: str, one: ManifestPart, there: set[str]) -> JobRole:
     init, adds = _added(part, name.lower(), there)
-    pod = pod_template.read(one.part("template"), drops=LATER_FIELDS, more_init=init)
+    pod = pod_template.read(one.part("template"), drops=job_shape.LATER_FIELDS, more_init=init)
     return JobRole(name, one.count("replicas", 1), pod, adds=adds)
 
 
@@ -154,12 +157,17 @@ def _added(part: JobPart, role: str, there: set[str]) -> tuple[tuple[Object, ...
 
 
 def _gang(part: JobPart, policy: ManifestPart, job: Job) -> JobGang | None:
-    """The gang that the operator asks of a gang scheduler: the stated minimum, else all pods."""
+    """The gang that the operator asks of a gang scheduler: the stated minimum, else all pods.
+
+    Without one, an elastic job starts with the least number of replicas that it states.
+    """
     elastic = part.spec.part("elasticPolicy")
-    least = policy.count("minAvailable", elastic.count("minReplicas", job.pods))
-    if not policy.value and "minReplicas" not in elastic and not _volcano(job):
-        return None
-    return JobGang(least, GANG_BY, policy.text("queue"), group="" if job.gang is None else job.gang.group)
+    group = "" if job.gang is None else job.gang.group
+    if policy.value or _volcano(job):
+        return JobGang(policy.count("minAvailable", job.pods), GANG_BY, policy.text("queue"), group)
+    if "minReplicas" in elastic:
+        return JobGang(min(elastic.count("minReplicas", 1), job.pods), "elasticPolicy.minReplicas", "", group)
+    return None
 
 
 def _volcano(job: Job) -> bool:
@@ -170,11 +178,12 @@ def _lints(part: JobPart, shape: ReplicaShape, specs: tuple[ManifestPart, ...]) 
     whose = f"{part.kind} {part.api.rpartition('/')[2]}"
     policy = part.spec.part(RUN_POLICY)
     yield from job_shape.dropped(part.spec, (shape.key, RUN_POLICY, *shape.fields), whose, MOVED)
-    yield from job_shape.dropped(policy, RUN_POLICY_FIELDS, f"runPolicy of {whose}")
+    fields = (*RUN_POLICY_FIELDS, MANAGED_BY) if part.api == V2BETA1 else RUN_POLICY_FIELDS
+    yield from job_shape.dropped(policy, fields, f"runPolicy of {whose}")
     yield from job_shape.dropped(policy.part("schedulingPolicy"), SCHEDULING_FIELDS, f"schedulingPolicy of {whose}")
     for one in specs:
         yield from job_shape.dropped(one, REPLICA_FIELDS, f"a replica spec of {whose}")
-        yield from job_shape.dropped_of_pod(one.part("template"), whose, LATER_FIELDS)
+        yield from job_shape.dropped_of_pod(one.part("template"), whose, job_shape.LATER_FIELDS)
         containers = one.part("template", "spec").parts("containers")
         if shape.container and all(box.text("name") != shape.container for box in containers):
             text = f"no container is called {shape.container}: training-operator refuses the {part.kind}"

@@ -49,7 +49,7 @@ def volcano_job(part: JobPart) -> Job:
     lints = [*job_shape.dropped(part.spec, VOLCANO_FIELDS, "a Volcano Job")]
     for one in part.spec.parts("tasks"):
         lints += job_shape.dropped(one, TASK_FIELDS, "a task of a Volcano Job")
-        lints += job_shape.dropped_of_pod(one.part("template"), "a Volcano Job")
+        lints += job_shape.dropped_of_pod(one.part("template"), "a Volcano Job", job_shape.LATER_FIELDS)
     job = kubernetes_kinds.made(part, roles, tuple(lints))
     minimum = part.spec.count("minAvailable", 0) or sum(
         role.replicas if role.minimum is None else role.minimum for role in roles
@@ -59,7 +59,7 @@ def volcano_job(part: JobPart) -> Job:
 
 
 def _task(part: JobPart, one: ManifestPart) -> JobRole:
-    pod = pod_template.read(one.part("template"))
+    pod = pod_template.read(one.part("template"), drops=job_shape.LATER_FIELDS)
     scheduler = part.spec.text("schedulerName") or VOLCANO
     if "schedulerName" not in one.part("template", "spec"):
         trouble = pod_template.unclaimed_scheduler(scheduler)
