@@ -1,6 +1,7 @@
 """Preflight against the real kube-scheduler: random clusters and pods over all that preflight claims to judge.
 
     python tests/rigs/agreement.py --draws 1000 --seed 7
+    python tests/rigs/agreement.py --draws 200 --scheduler volcano
 
 Each draw makes Nodes and pods on them, then places pods one by one. Before each, preflight says which Nodes can take
 it. The scheduler's choice must be one of them, and the pod must stay Pending exactly if there is none. Which of them it
@@ -24,15 +25,24 @@ if __name__ == "__main__":
 
 from nodeprep.jobs import job_cluster, job_manifest, placement
 from nodeprep.jobs.job_cluster import JobCluster
+from nodeprep.jobs.pod_template import VOLCANO
 from tests.rigs import cluster as rig
 from tests.rigs import cluster_setup, progress
 from tests.rigs.agreement_draws import OVERHEAD, RUNTIME_CLASS, Draw
 from tests.rigs.cluster import Cluster
+from tests.rigs.volcano import VolcanoCluster
 from tests.rigs.waiting import until
 
 Object = dict[str, Any]
 
 NODES, PODS = "/api/v1/nodes", "/api/v1/namespaces/default/pods"
+GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
+GROUP = {
+    "apiVersion": "scheduling.volcano.sh/v1beta1",
+    "kind": "PodGroup",
+    "spec": {"minMember": 1, "queue": "default"},
+}
+VOLCANO_SECONDS = 2.0  # many of its periods, in which it has placed a pod that it can place
 SETTLE_SECONDS = 0.02  # for an event that the scheduler has received and not handled
 AGAIN = 4  # times that a pod is shown to a scheduler that may have looked at an older cluster
 
@@ -45,8 +55,6 @@ class Scheduled(Cluster):
         server = {"server": f"https://127.0.0.1:{cluster_setup.SERVER_PORT}"}
         kubeconfig = self.kubeconfig(self.user("kube-scheduler"), server)
         self.spawn("kube-scheduler", *cluster_setup.scheduler_flags(kubeconfig))
-        overhead = {"metadata": {"name": RUNTIME_CLASS}, "handler": "runc", "overhead": {"podFixed": OVERHEAD}}
-        self.create("/apis/node.k8s.io/v1/runtimeclasses", overhead)
 
 
 class Agreement:
@@ -54,13 +62,14 @@ class Agreement:
 
     def __init__(self, cluster: Cluster, seed: int) -> None:
         self.cluster = cluster
+        self.volcano = isinstance(cluster, VolcanoCluster)
         self.seed = seed
         self.counts: Counter[str] = Counter()
         self.disagreements: list[str] = []
 
     def run(self, draws: int) -> None:
         for number in range(draws):
-            draw = Draw(random.Random(f"{self.seed}/{number}"), number)
+            draw = Draw(random.Random(f"{self.seed}/{number}"), number, volcano=self.volcano)
             try:
                 self.prepare(draw)
                 for pod in draw.pods:
@@ -95,13 +104,13 @@ class Agreement:
             found = self.outcome(pod)
             if found or not expected:
                 break
-            self.request("DELETE", f"{PODS}/{pod['metadata']['name']}?gracePeriodSeconds=0")
+            self.gone(pod)
             time.sleep(10 * SETTLE_SECONDS)
         self.counts["bound" if found else "Pending"] += 1
         self.counts["several Nodes possible"] += len(expected) > 1
         if (found in expected) if found else not expected:
             if not found:
-                self.request("DELETE", f"{PODS}/{pod['metadata']['name']}?gracePeriodSeconds=0")
+                self.gone(pod)
             return
         told = {"seed": self.seed, "draw": number, "preflight": sorted(expected), "scheduler": found or "Pending"}
         whole = {"pod": pod, "nodes": self.items(NODES), "pods": self.items(PODS)}
@@ -116,6 +125,9 @@ class Agreement:
 
     def made(self, pod: Object) -> bool:
         """Whether the API server took it. Its status is written too, if it has one."""
+        name = pod["metadata"]["name"]
+        if pod["spec"].get("schedulerName") == VOLCANO:
+            self.cluster.create(GROUPS, {**GROUP, "metadata": {"name": name}})
         code, told = self.cluster.call("POST", PODS, pod)
         if code == 422:
             return False
@@ -126,7 +138,8 @@ class Agreement:
         return True
 
     def outcome(self, pod: Object) -> str:
-        """The Node that the scheduler chose, "" if it found none."""
+        """The Node that the scheduler chose, "" for none. Volcano does not say that of every pod: it has a while."""
+        began = time.monotonic()
         path = f"{PODS}/{pod['metadata']['name']}"
         said: list[str] = []
 
@@ -135,14 +148,23 @@ class Agreement:
             conditions = told.get("status", {}).get("conditions") or []
             refused = any(one["type"] == "PodScheduled" and one["status"] == "False" for one in conditions)
             node = told["spec"].get("nodeName", "")
-            if node or refused:
+            late = self.volcano and time.monotonic() - began > VOLCANO_SECONDS
+            if node or refused or late:
                 said.append(node)
             return bool(said)
 
         until(decided, "the scheduler has decided")
         return said[-1]
 
+    def gone(self, pod: Object) -> None:
+        """Takes back a pod that waits, with its PodGroup."""
+        self.request("DELETE", f"{PODS}/{pod['metadata']['name']}?gracePeriodSeconds=0")
+        if self.volcano:
+            self.cluster.call("DELETE", f"{GROUPS}/{pod['metadata']['name']}")
+
     def clear(self) -> None:
+        if self.volcano:
+            assert self.cluster.call("DELETE", GROUPS)[0] == 200
         for pod in self.items(PODS):
             name = pod["metadata"]["name"]
             if pod["metadata"].get("finalizers"):
@@ -164,7 +186,10 @@ def agree(cluster: Cluster, draws: int, seed: int, say: Callable[[str], object] 
     """Draws that many clusters; says what it found."""
     agreement = Agreement(cluster, seed)
     begun = time.monotonic()
-    say(f"agreement: --draws {draws} --seed {seed}")
+    heavy = {"metadata": {"name": RUNTIME_CLASS}, "handler": "runc", "overhead": {"podFixed": OVERHEAD}}
+    assert cluster.call("POST", "/apis/node.k8s.io/v1/runtimeclasses", heavy)[0] in (201, 409)
+    what = f"--scheduler {VOLCANO}" if agreement.volcano else ""
+    say(f"agreement: --draws {draws} --seed {seed} {what}".rstrip())
     agreement.run(draws)
     counts = ", ".join(f"{count} {what}" for what, count in sorted(agreement.counts.items()))
     say(f"{draws} draws in {time.monotonic() - begun:.0f} s: {counts}; {len(agreement.disagreements)} disagreements")
@@ -177,11 +202,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="agreement.py", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--draws", type=int, default=50)
     parser.add_argument("--seed", type=int, default=None, help="by default, drawn anew")
+    parser.add_argument("--scheduler", choices=("kube", VOLCANO), default="kube")
     arguments = parser.parse_args()
     seed = random.randrange(1 << 32) if arguments.seed is None else arguments.seed
 
     def work() -> int:
-        with Scheduled() as cluster:
+        with VolcanoCluster() if arguments.scheduler == VOLCANO else Scheduled() as cluster:
             return 1 if agree(cluster, arguments.draws, seed).disagreements else 0
 
     return rig.ended(work)

@@ -21,15 +21,20 @@ class Draw:
     `marker` is the last Node, full with the pod `marking`, which no other Node takes.
     """
 
-    def __init__(self, chance: Random, number: int) -> None:
+    def __init__(self, chance: Random, number: int, *, volcano: bool = False) -> None:
         self.chance = chance
         self.number = number
+        self.volcano = volcano
         self.names = [f"d{number}-n{index}" for index in range(chance.randint(2, 5))]
         self.nodes = [self.node(name) for name in self.names]
         self.bound = [self.bound_pod(f"d{number}-b{index}") for index in range(chance.randint(0, 6))]
         self.pods = [self.new_pod(f"d{number}-p{index}") for index in range(chance.randint(3, 5))]
         self.marker = _marker(number)
         self.marking = _marking(number)
+        if volcano:
+            for pod in (*self.pods, self.marking):
+                pod["spec"]["schedulerName"] = "volcano"
+                pod["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": pod["metadata"]["name"]}
 
     def some(self, share: float) -> bool:
         return self.chance.random() < share
@@ -104,7 +109,7 @@ class Draw:
                     port.pop("hostPort", None)
         if self.some(0.15):
             spec["runtimeClassName"], spec["overhead"] = RUNTIME_CLASS, dict(OVERHEAD)
-        if self.some(0.15):
+        if self.some(0.15) and not self.volcano:  # its 1.10.0 knows no resources of a whole pod
             spec["resources"] = self.chance.choice(
                 (
                     {"requests": {"cpu": "3"}, "limits": {"cpu": "4"}},
@@ -162,7 +167,7 @@ class Draw:
     def expression(self) -> Object:
         operator = self.chance.choice(("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"))
         if operator in ("Gt", "Lt"):
-            return {"key": "size", "operator": operator, "values": [self.chance.choice(("-5", "0", "7", "10"))]}
+            return {"key": "size", "operator": operator, "values": [self.chance.choice(("-5", "1", "7", "12"))]}
         key = self.chance.choice(tuple(LABELS))
         if operator in ("Exists", "DoesNotExist"):
             return {"key": key, "operator": operator}
