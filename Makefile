@@ -227,10 +227,11 @@ prove-pythons: ## check, snapshot, compare and the agent on each Python from 3.1
 prove-rollout: ## a wrong number in the configuration of ten nodes, for an hour
 	@.ci/prove rollout $(py) -m pytest -s -m prove $(rollout)
 .PHONY: prove-agreement
-prove-agreement: ## 1,000 random clusters, or COUNT=: preflight says of each pod what kube-scheduler does; SEED=N repeats them
+prove-agreement: ## 1,000 random clusters, or COUNT=: preflight says of each pod what kube-scheduler and Volcano do; SEED=N repeats them
 	@.ci/venv dev
 	@packages="$$($(py) tests/rigs/cluster.py packages)" && .ci/apt $$packages
 	@.ci/prove agreement $(py) tests/rigs/agreement.py --draws $(or $(COUNT),1000) $(if $(SEED),--seed $(SEED))
+	@.ci/prove agreement-volcano $(py) tests/rigs/agreement.py --scheduler volcano --draws $(or $(COUNT),500) $(if $(SEED),--seed $(SEED))
 prove-kills:
 	@.ci/prove kills $(py) -m pytest -s -m prove $(kills)
 .PHONY: prove-repair

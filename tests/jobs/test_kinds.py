@@ -291,6 +291,7 @@ UNCLAIMED = [
     ({"topologySpreadConstraints": [{"topologyKey": "zone", "maxSkew": 1}]}, "topology spread over zone"),
     ({"schedulingGates": [{"name": "g"}]}, "scheduling gate g"),
     ({"runtimeClassName": "kata"}, "runtime class kata"),
+    ({"schedulerName": "volcano", "resources": {"limits": {"cpu": "1"}}}, "resources of the whole pod"),
     ({"schedulingGroup": {"podGroupName": "g"}}, "gang of kube-scheduler itself"),
     ({"tolerations": [{"key": "a", "operator": "Gt", "value": "1"}]}, "toleration of a with operator Gt"),
 ]

@@ -129,7 +129,7 @@ class Draw:
         one: Object = {"name": name, "image": "x", "resources": self.resources()}
         if init and self.some(0.4):
             one["restartPolicy"] = "Always"
-        if self.some(0.25):
+        if self.some(0.3):
             one["ports"] = [self.port()]
         return one
 
@@ -149,11 +149,11 @@ class Draw:
 
     def port(self) -> Object:
         port: Object = {"containerPort": self.chance.choice((8080, 9090))}
-        if self.some(0.7):
+        if self.some(0.8):
             port["hostPort"] = self.chance.choice((8080, 9090))
         if self.some(0.3):
             port["protocol"] = "UDP"
-        if self.some(0.3) and "hostPort" in port:
+        if self.some(0.5) and "hostPort" in port:
             port["hostIP"] = self.chance.choice(("127.0.0.1", "10.0.0.1", "0.0.0.0"))
         return port
 

@@ -133,6 +133,8 @@ def _unclaimed(spec: ManifestPart, template: PodTemplate) -> Iterator[Unclaimed]
         yield Unclaimed(words, may_allow=True)
     if "schedulingGroup" in spec or "workloadRef" in spec:
         yield Unclaimed("gang of kube-scheduler itself (alpha): its minimum is in another object")
+    if template.scheduler == VOLCANO and "resources" in spec:
+        yield Unclaimed(f"resources of the whole pod: {VOLCANO} counts those of its containers", may_allow=True)
     if QUEUE_LABEL in template.labels:
         words = f"Kueue's queue {template.labels[QUEUE_LABEL]}: its quota, and what its flavors add"
         yield Unclaimed(words, may_allow=True)
