@@ -192,3 +192,11 @@ def test_copies_heed_ports_and_room() -> None:
     assert where.used is not None
     assert obstacles.copies(demand, where.nodes["n1"], where.used["n1"]) == 1
     assert ask(pod(wanting(limits={"nvidia.com/gpu": "3"})), where).roles[0].able == {"n1": 2}
+
+
+def test_volcano_leaves_an_overcommitted_node_alone() -> None:
+    there, taken = node(), bound("n1", wanting(requests={"cpu": "100"}))
+    assert said(pod(GPUS), there, taken) == []
+    assert said(pod(GPUS, schedulerName="volcano"), there, taken) == [
+        "cpu: 100 of 64 taken, wanted no more than there is, by Volcano"
+    ]

@@ -7,7 +7,7 @@ from typing import Any
 
 Object = dict[str, Any]
 
-RUNTIME_CLASS, OVERHEAD = "heavy", {"cpu": "250m", "memory": "64Mi"}
+RUNTIME_CLASS, OVERHEAD = "heavy", {"cpu": "1500m", "memory": "700Mi"}
 GPU, HCA, HUGE = "nvidia.com/gpu", "rdma/hca", "hugepages-2Mi"
 LABELS = {"pool": ("train", "serve", ""), "size": ("1", "7", "12", "3", "x", "007"), "disk": ("ssd",)}
 TAINTS = (("nodeprep.io/unhealthy", ("NoSignal", "NoLink", "")), ("team", ("a", "b")), ("spot", ("",)))
@@ -73,6 +73,8 @@ class Draw:
         kind = self.chance.choice(("Running", "Running", "Pending", "Succeeded", "Failed", "deleted", "mirror"))
         pod = self.pod(name)
         pod["spec"]["nodeName"] = self.chance.choice(self.names)
+        if self.volcano:  # of pods that run, it does not count what their init containers wanted
+            pod["spec"].pop("initContainers", None)
         pod["metadata"]["labels"] = {kind: "yes"}
         pod["status"] = {"phase": kind if kind[0].isupper() else "Running"}
         if kind == "deleted":
@@ -129,7 +131,8 @@ class Draw:
         one: Object = {"name": name, "image": "x", "resources": self.resources()}
         if init and self.some(0.4):
             one["restartPolicy"] = "Always"
-        if self.some(0.3):
+        sidecar = "restartPolicy" in one
+        if self.some(0.3) and not (sidecar and self.volcano):  # it does not heed ports of sidecars
             one["ports"] = [self.port()]
         return one
 

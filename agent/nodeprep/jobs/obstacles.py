@@ -18,6 +18,7 @@ from nodeprep.values import Value
 CORDON = NodeTaint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 NO_EXECUTE = "NoExecute"
 PODS = "pods"
+OVERCOMMITTED = ("cpu", "memory")
 PORTS_SHOWN = 3
 NO_TERM = "a node affinity without any term"
 
@@ -62,13 +63,14 @@ def obstacles(demand: PodDemand, node: JobNode, use: NodeUse | None) -> tuple[Ob
     found = [*_by_placement(demand, node), *_by_labels(demand, node)]
     if use is not None:
         found += _by_ports(demand, use)
+        found += _by_overcommitment(demand, node, use)
     found += _by_room(demand, node, use)
     return tuple(found)
 
 
 def copies(demand: PodDemand, node: JobNode, use: NodeUse) -> int:
     """How many such pods the room of a Node takes. Whether it may take any is not asked here."""
-    if any(_by_ports(demand, use)):
+    if any(_by_ports(demand, use)) or any(_by_overcommitment(demand, node, use)):
         return 0
     room = [node.allocatable.get(PODS, 0) - use.pods]
     room += [
@@ -128,6 +130,15 @@ def _by_ports(demand: PodDemand, use: NodeUse) -> Iterator[Obstacle]:
     for port in demand.ports:
         if any(port.conflicts(other) for other in use.ports):
             yield Obstacle(ObstacleKind.PORT, "hostPort", "in use", str(port))
+
+
+def _by_overcommitment(demand: PodDemand, node: JobNode, use: NodeUse) -> Iterator[Obstacle]:
+    """Volcano holds all processors and memory of a Node against any pod, also one that asks for none."""
+    for name in OVERCOMMITTED if demand.heeds_overcommitment else ():
+        taken, whole = use.requests.get(name, 0), node.allocatable.get(name, 0)
+        if taken > whole and not demand.requests.get(name):
+            seen = f"{quantities.shown(name, taken)} of {quantities.shown(name, whole)} taken"
+            yield Obstacle(ObstacleKind.RESOURCE, name, seen, "no more than there is, by Volcano")
 
 
 def _by_room(demand: PodDemand, node: JobNode, use: NodeUse | None) -> Iterator[Obstacle]:

@@ -63,7 +63,8 @@ def _task(part: JobPart, one: ManifestPart) -> JobRole:
     scheduler = part.spec.text("schedulerName") or VOLCANO
     if "schedulerName" not in one.part("template", "spec"):
         trouble = pod_template.unclaimed_scheduler(scheduler)
-        pod = replace(pod, scheduler=scheduler, unclaimed=(*trouble, *pod.unclaimed))
+        demand = replace(pod.demand, heeds_overcommitment=scheduler == VOLCANO)
+        pod = replace(pod, demand=demand, scheduler=scheduler, unclaimed=(*trouble, *pod.unclaimed))
     replicas = one.count("replicas", 1)
     least = one.count("minAvailable", replicas) if "minAvailable" in one else None
     return JobRole(one.text("name") or "task", replicas, pod, minimum=least)

@@ -48,7 +48,8 @@ class PodDemand(Value):
     """What the scheduler holds against a Node for one pod.
 
     `requests` are thousandths of processors, and whole units of other resources. `terms` is None without a required
-    node affinity. With a `node_name`, the pod does not meet the scheduler.
+    node affinity. With a `node_name`, the pod does not meet the scheduler. `heeds_overcommitment`: its scheduler leaves
+    a Node alone on which more processors or memory are taken than there are, though the pod asks for none of them.
     """
 
     requests: Mapping[str, int] = field(default_factory=dict)
@@ -57,6 +58,7 @@ class PodDemand(Value):
     tolerations: tuple[PodToleration, ...] = ()
     ports: tuple[HostPort, ...] = ()
     node_name: str = ""
+    heeds_overcommitment: bool = False
 
 
 class PodTemplate(Value):
@@ -91,6 +93,7 @@ def read(template: ManifestPart, *, drops: tuple[str, ...] = (), more_init: tupl
     _require_containers(spec)
     _require_quantities(spec)
     metadata = template.part("metadata")
+    scheduler = spec.text("schedulerName") or DEFAULT_SCHEDULER
     plain = {**spec.value, "initContainers": (*_plain(spec, "initContainers"), *more_init)}
     found = PodTemplate(
         demand=PodDemand(
@@ -100,8 +103,9 @@ def read(template: ManifestPart, *, drops: tuple[str, ...] = (), more_init: tupl
             tolerations=(*node_terms.tolerations(spec), *ADDED_TOLERATIONS),
             ports=node_terms.host_ports(spec.value),
             node_name=spec.text("nodeName"),
+            heeds_overcommitment=scheduler == VOLCANO,
         ),
-        scheduler=spec.text("schedulerName") or DEFAULT_SCHEDULER,
+        scheduler=scheduler,
         labels=metadata.texts("labels"),
         annotations=metadata.texts("annotations"),
         environment=dict(_environment(spec)),
