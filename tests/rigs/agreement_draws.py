@@ -168,7 +168,7 @@ class Draw:
         return {"matchExpressions": [self.expression() for _ in range(self.chance.choice((1, 1, 2)))]}
 
     def expression(self) -> Object:
-        operator = self.chance.choice(("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"))
+        operator = self.chance.choice(("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gt", "Lt"))
         if operator in ("Gt", "Lt"):
             return {"key": "size", "operator": operator, "values": [self.chance.choice(("-5", "1", "7", "12"))]}
         key = self.chance.choice(tuple(LABELS))

@@ -79,6 +79,14 @@ def ask(jobs: Iterable[Job], cluster: JobCluster) -> tuple[JobAnswer, ...]:
     return tuple(answers)
 
 
+def after(jobs: Iterable[Job], cluster: JobCluster) -> JobCluster:
+    """The cluster once these jobs are placed as far as they fit."""
+    left = cluster
+    for job in jobs:
+        _, left = _ask(job, left)
+    return left
+
+
 def without_pods(cluster: JobCluster) -> JobCluster:
     """The same Nodes, empty, open and without taints: the most that the cluster could ever take."""
     nodes = {name: replace(node, taints=(), unschedulable=False) for name, node in cluster.nodes.items()}
