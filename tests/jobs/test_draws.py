@@ -1,4 +1,4 @@
-"""On random clusters: a Node takes a pod exactly if nothing stands in its way, and a plan takes no more than is there."""
+"""On random clusters: a Node takes a pod exactly if nothing stands in its way, and plans stay within the room."""
 
 from __future__ import annotations
 

@@ -25,6 +25,7 @@ class Draw:
         self.chance = chance
         self.number = number
         self.volcano = volcano
+        self.theme = chance.choice(("all", "all", "ports", "labels"))  # a theme must not hide behind lack of room
         self.names = [f"d{number}-n{index}" for index in range(chance.randint(2, 5))]
         self.nodes = [self.node(name) for name in self.names]
         self.bound = [self.bound_pod(f"d{number}-b{index}") for index in range(chance.randint(0, 6))]
@@ -32,9 +33,15 @@ class Draw:
         self.marker = _marker(number)
         self.marking = _marking(number)
         if volcano:
+            for pod in self.pods[:-1]:  # of pods that are placed, it does not count what their init containers wanted
+                pod["spec"].pop("initContainers", None)
             for pod in (*self.pods, self.marking):
                 pod["spec"]["schedulerName"] = "volcano"
                 pod["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": pod["metadata"]["name"]}
+
+    def share(self, theme: str, usually: float) -> float:
+        """How often a thing comes: nearly always where it is the theme, and seldom where another one is."""
+        return 0.9 if self.theme == theme else usually if self.theme == "all" else usually / 3
 
     def some(self, share: float) -> bool:
         return self.chance.random() < share
@@ -73,7 +80,7 @@ class Draw:
         kind = self.chance.choice(("Running", "Running", "Pending", "Succeeded", "Failed", "deleted", "mirror"))
         pod = self.pod(name)
         pod["spec"]["nodeName"] = self.chance.choice(self.names)
-        if self.volcano:  # of pods that run, it does not count what their init containers wanted
+        if self.volcano:  # as above
             pod["spec"].pop("initContainers", None)
         pod["metadata"]["labels"] = {kind: "yes"}
         pod["status"] = {"phase": kind if kind[0].isupper() else "Running"}
@@ -89,7 +96,7 @@ class Draw:
         if self.some(0.15):
             key = self.chance.choice(tuple(LABELS))
             spec["nodeSelector"] = {key: self.chance.choice(LABELS[key])}
-        if self.some(0.35):
+        if self.some(self.share("labels", 0.35)):
             terms = [self.term() for _ in range(self.chance.choice((1, 1, 2)))]
             required = {"nodeSelectorTerms": terms}
             spec["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
@@ -109,7 +116,7 @@ class Draw:
             for one in (*init, *containers):
                 for port in one.get("ports", ()):
                     port.pop("hostPort", None)
-        if self.some(0.15):
+        if self.some(0.15) and not (init and self.volcano):  # it adds no overhead to what an init container wants
             spec["runtimeClassName"], spec["overhead"] = RUNTIME_CLASS, dict(OVERHEAD)
         if self.some(0.15) and not self.volcano:  # its 1.10.0 knows no resources of a whole pod
             spec["resources"] = self.chance.choice(
@@ -132,13 +139,15 @@ class Draw:
         if init and self.some(0.4):
             one["restartPolicy"] = "Always"
         sidecar = "restartPolicy" in one
-        if self.some(0.3) and not (sidecar and self.volcano):  # it does not heed ports of sidecars
+        if self.some(self.share("ports", 0.3)) and not (sidecar and self.volcano):  # it does not heed ports of sidecars
             one["ports"] = [self.port()]
         return one
 
     def resources(self) -> Object:
         requests: dict[str, str] = {}
         limits: dict[str, str] = {}
+        if self.some(0.7 if self.theme != "all" else 0.0):
+            return {}
         for key, values in (("cpu", CPUS), ("memory", MEMORIES), ("ephemeral-storage", ("1Gi",))):
             which = self.chance.choice(((requests,), (limits,), (requests, limits), ()))
             value = self.chance.choice(values)
