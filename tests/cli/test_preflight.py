@@ -89,7 +89,7 @@ def test_a_job_that_can_start(tmp_path: Path) -> None:
         "ROLE     PODS   FIT   NODES   EACH WANTS",
         "Worker   1      1     1/1     nvidia.com/gpu 8",
         "",
-        "read      nodes at version 7, pods at version 8",
+        "read      nodes at version 7, pods at version 8, at 08:00:00Z",
     ]
 
 

@@ -248,13 +248,19 @@ def test_volcano_queue_and_pod_group(three: Scheduled, tmp_path: Path) -> None:
         {"type": "Unschedulable", "reason": "NotEnoughResources", "lastTransitionTime": "2026-01-02T00:00:00Z"},
         {"type": "Scheduled", "reason": "tasks in gang are ready", "lastTransitionTime": "2026-01-03T00:00:00Z"},
     ]
-    group = {
+    group: Object = {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "PodGroup",
         "metadata": {"name": f"v-{job['metadata']['uid']}"},
+        "spec": {"minMember": 1, "queue": "research"},
         "status": {"phase": "Running", "conditions": conditions},
     }
     three.create("/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups", group)
     done = preflight(three, *words)
     assert done.returncode == 0, done.stdout
+    assert "is Running (Scheduled: tasks in gang are ready)" in " ".join(done.stdout.split())
+    (tmp_path / "job.yaml").write_text(json.dumps({**group, "metadata": {"name": group["metadata"]["name"]}}))
+    done = preflight(three, *words)
+    assert done.returncode == 3, done.stdout
+    assert "unjudged its pods are not in the file" in " ".join(done.stdout.split())
     assert "is Running (Scheduled: tasks in gang are ready)" in " ".join(done.stdout.split())

@@ -22,7 +22,7 @@ from nodeprep.publish.fleet_rows import FleetContext, FleetRow
 from nodeprep.values import Value
 
 VOLCANO_GROUP, VOLCANO_JOBS = "scheduling.volcano.sh/v1beta1", "batch.volcano.sh/v1alpha1"
-OPEN_QUEUE = "Open"
+POD_GROUP, OPEN_QUEUE = "PodGroup", "Open"
 CAPABILITY = "capability"  # of a queue: the most that its pods may have together
 TERWAY_APPS = ("terway-eniip", "terway-eni", "terway")
 SYSTEM_NAMESPACE = "kube-system"
@@ -154,7 +154,8 @@ def _unserved_kind(job: Job, served: frozenset[str] | None | Unreadable) -> str:
 
 def _volcano(api: ApiLists, job: Job) -> VolcanoState:
     """What Volcano's queue and PodGroup say; nothing of a job that another scheduler places."""
-    if job.gang is None or not any(role.pod.scheduler == VOLCANO for role in job.roles):
+    is_volcanos = job.kind == POD_GROUP or any(role.pod.scheduler == VOLCANO for role in job.roles)
+    if job.gang is None or not is_volcanos:
         return VolcanoState()
     name = job.gang.queue or "default"
     queue = api.get(VOLCANO_GROUP, "queues", name)

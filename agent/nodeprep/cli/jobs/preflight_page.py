@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime
 
 from nodeprep.cli import page_layout
 from nodeprep.cli.jobs import preflight_report
@@ -13,6 +14,7 @@ from nodeprep.decide import kubernetes_text
 from nodeprep.jobs import quantities
 from nodeprep.jobs.obstacles import Obstacle
 from nodeprep.jobs.placement import RoleAnswer
+from nodeprep.newer_python import UTC
 from nodeprep.values import Value
 
 WORDS = {StartWord.CAN: "CAN START", StartWord.CANNOT: "CANNOT", StartWord.UNKNOWN: "NOT KNOWN"}
@@ -41,9 +43,15 @@ def lines(report: PreflightReport, *, wide: bool, width: int, colour: bool) -> l
         page.item("own pod", f"{report.look.own} is not counted: it is the one that asks")
     if report.passed_over:
         page.item("passed", f"{kubernetes_text.few(report.passed_over)}: no pods of a job")
-    nodes, pods = report.look.versions
-    page.item("read", f"nodes at version {nodes}" + ("" if pods is None else f", pods at version {pods}"))
+    page.item("read", _read(report))
     return page.lines
+
+
+def _read(report: PreflightReport) -> str:
+    """What the answer rests on, and of when it is."""
+    nodes, pods = report.look.versions
+    at = datetime.fromtimestamp(report.look.now, UTC).strftime("%H:%M:%SZ")
+    return f"nodes at version {nodes}, " + ("" if pods is None else f"pods at version {pods}, ") + f"at {at}"
 
 
 def _job(page: Page, report: PreflightReport, one: JobReport, *, wide: bool) -> None:
