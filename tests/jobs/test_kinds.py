@@ -148,6 +148,17 @@ GANGS = [
     (worker_gang(runPolicy={"schedulingPolicy": {"minAvailable": 3, "queue": "q"}}), "q", 3),
     (worker_gang(runPolicy={"schedulingPolicy": {"queue": "q"}}), "q", 4),
     (worker_gang(elasticPolicy={"minReplicas": 2, "maxReplicas": 8}), "", 2),
+    (
+        kubeflow(
+            "PyTorchJob",
+            "pytorchReplicaSpecs",
+            {"Master": replica(1), "Worker": replica(4)},
+            elasticPolicy={"minReplicas": 2},
+        ),
+        "",
+        3,
+    ),
+    (worker_gang(elasticPolicy={"minReplicas": 2}, runPolicy={"schedulingPolicy": {"queue": "q"}}), "q", 4),
     (kubeflow("PyTorchJob", "pytorchReplicaSpecs", {"Worker": replica(4, schedulerName="volcano")}), "", 4),
     (whole("batch.volcano.sh/v1alpha1", "Job", tasks=[TASK]), "default", 4),
     (whole("batch.volcano.sh/v1alpha1", "Job", tasks=[TASK], minAvailable=2, queue="q"), "q", 2),

@@ -166,7 +166,9 @@ def _gang(part: JobPart, policy: ManifestPart, job: Job) -> JobGang | None:
     if policy.value or _volcano(job):
         return JobGang(policy.count("minAvailable", job.pods), GANG_BY, policy.text("queue"), group)
     if "minReplicas" in elastic:
-        return JobGang(min(elastic.count("minReplicas", 1), job.pods), "elasticPolicy.minReplicas", "", group)
+        workers = sum(role.replicas for role in job.roles if role.name.lower() == "worker")
+        least = job.pods - workers + min(elastic.count("minReplicas", 1), workers)
+        return JobGang(least, "elasticPolicy.minReplicas", "", group)
     return None
 
 
