@@ -163,7 +163,7 @@ def headline(report: JobReport) -> str:
         lacking = next((one.role.name for one in answer.roles if not one.able and one.role.replicas), "")
         words = f"no node could take a pod of {lacking}" if lacking else "what is free on the nodes is not known"
         return f"{job.title}: {words}"
-    plan = "" if answer.exact and len(answer.roles) == 1 else " by first fit"
+    plan = "" if answer.exact else " by first fit"
     short = "" if answer.exact or answer.placed >= job.pods else "; another placement may fit more"
     return f"{job.title}: {answer.placed} of {job.pods} pods fit now{plan}{short}{'; '.join(('', *_least(answer)))}"
 
