@@ -5,6 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from nodeprep.jobs import node_terms
+from nodeprep.jobs.node_terms import HostPort
+
 Object = dict[str, Any]
 
 RUNTIME_CLASS, OVERHEAD = "heavy", {"cpu": "1500m", "memory": "700Mi"}
@@ -29,6 +32,7 @@ class Draw:
         self.names = [f"d{number}-n{index}" for index in range(chance.randint(2, 5))]
         self.nodes = [self.node(name) for name in self.names]
         self.bound = [self.bound_pod(f"d{number}-b{index}") for index in range(chance.randint(0, 6))]
+        _without_shared_ports(self.bound)
         self.pods = [self.new_pod(f"d{number}-p{index}") for index in range(chance.randint(3, 5))]
         self.marker = _marker(number)
         self.marking = _marking(number)
@@ -200,6 +204,22 @@ class Draw:
         if self.some(0.6):
             one["effect"] = self.chance.choice(EFFECTS)
         return one
+
+
+def _without_shared_ports(pods: list[Object]) -> None:
+    """Take the ports from pods that would share one with another pod of their Node.
+
+    The scheduler never makes such a Node. On one that was made by hand it forgets a port when the first of them ends.
+    """
+    taken: dict[str, list[HostPort]] = {}
+    for pod in pods:
+        there = taken.setdefault(pod["spec"]["nodeName"], [])
+        wanted = node_terms.host_ports(pod["spec"])
+        if any(one.conflicts(other) for one in wanted for other in there):
+            for one in (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]):
+                one.pop("ports", None)
+            continue
+        there += wanted
 
 
 def _marker(number: int) -> Object:
