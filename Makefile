@@ -32,7 +32,7 @@ next := nice -n 5
 # Tests that wait longest begin first. An idle process takes tests from the one that has most of them.
 waiting := $(wildcard tests/cluster/test_publish_*.py) tests/cluster/test_plugin_updated.py tests/cluster/test_publisher.py
 last := nice -n 15
-proofs := fuzz histories chaos coverage planted repair drills kills rollout pythons tests bench
+proofs := fuzz histories chaos coverage planted repair drills kills rollout agreement pythons tests bench
 rigs := netns lab provision cluster kubernetes daemonset slurm
 # What `make quick` always runs: values and built trees. Other rooms start programs, so they run where they are touched.
 quick := $(addprefix tests/,agent checks config decide facts history publish) $(wildcard tests/test_*.py)
@@ -229,6 +229,12 @@ prove-pythons: ## check, snapshot, compare and the agent on each Python from 3.1
 .PHONY: prove-rollout
 prove-rollout: ## a wrong number in the configuration of ten nodes, for an hour
 	@.ci/prove rollout $(py) -m pytest -s -m prove $(rollout)
+.PHONY: prove-agreement
+prove-agreement: ## 1,000 random clusters, or COUNT=: preflight says of each pod what kube-scheduler and Volcano do; SEED=N repeats them
+	@.ci/venv dev
+	@packages="$$($(py) tests/rigs/cluster.py packages)" && .ci/apt $$packages
+	@.ci/prove agreement $(py) tests/rigs/agreement.py --draws $(or $(COUNT),1000) $(if $(SEED),--seed $(SEED))
+	@.ci/prove agreement-volcano $(py) tests/rigs/agreement.py --scheduler volcano --draws $(or $(COUNT),500) $(if $(SEED),--seed $(SEED))
 prove-kills:
 	@.ci/prove kills $(py) -m pytest -s -m prove $(kills)
 .PHONY: prove-repair

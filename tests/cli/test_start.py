@@ -70,6 +70,7 @@ COMMANDS_WITHOUT = (
     (("explain", "-h"), "nodeprep.cli.options", HELP),
     (("agent", "--help"), "nodeprep.cli.options", HELP),
     (("nodes", "--help"), "nodeprep.cli.nodes", HELP),
+    (("preflight", "--help"), "nodeprep.cli.jobs", HELP),
     (("version",), "nodeprep.cli.version_command", HELP),
     (("explain", "port.state"), "nodeprep.checks.port.state", TEXT),
     (("list",), "nodeprep.checks.port.state", TEXT),

@@ -33,14 +33,14 @@ CONTROLLER = (
 )
 
 
-def definition(plural: str, version: str, kind: str, scope: str) -> dict[str, Any]:
+def definition(plural: str, version: str, kind: str, scope: str, group: str = ALIBABA) -> dict[str, Any]:
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{ALIBABA}"},
+        "metadata": {"name": f"{plural}.{group}"},
         "spec": {
-            "group": ALIBABA,
+            "group": group,
             "names": {"plural": plural, "kind": kind, "listKind": f"{kind}List", "singular": kind.lower()},
             "scope": scope,
             "versions": [{"name": version, "served": True, "storage": True, "schema": schema}],

@@ -60,6 +60,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
         "The fleet: list, watch, wait for, release or reset the Nodes of a cluster.",
         "nodes.nodes_commands:nodes",
     ),
+    "preflight": (
+        "Say whether a job can start now, and if not, what keeps it from each node.",
+        "jobs.jobs_commands:app",
+    ),
 }
 
 

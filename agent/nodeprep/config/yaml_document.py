@@ -6,8 +6,8 @@ Words are read as in YAML 1.2: `no` and `0000:50:00.0` are text. YAML 1.1 reads 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import yaml
 
@@ -16,8 +16,13 @@ from nodeprep.config.document import ConfigError, Document
 from nodeprep.pattern import Pattern
 from nodeprep.typed_yaml import Keys
 
+T = TypeVar("T")
+
 DEPTH = 16  # nesting; a profile needs 5
 VALUES_LIMIT = 50_000  # values, with aliases expanded: a small file can expand to exponentially many
+STREAM_DEPTH = 32  # nesting of a manifest: a value of an affinity's list in a JobSet in a List has 18
+STREAM_VALUES_LIMIT = 100_000  # values of all documents of a manifest, with aliases expanded
+MERGE_KEY = "<<"
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where PyYAML was built with it
 STANDARD_TAG_PREFIX = "tag:yaml.org,2002:"
 INTEGER = Pattern(r"[-+]?(?:0|[1-9][0-9]{0,18})")
@@ -36,13 +41,29 @@ def read(data: bytes, source: str) -> Document:
 
 def read_any(data: bytes, source: str) -> Document:
     """Read one document of YAML. Raises ConfigError for any bytes that are not valid."""
+    return _composed(data, source, lambda events: _Composer(source, events).document())
+
+
+def read_stream(data: bytes, source: str) -> tuple[Document, ...]:
+    """Read all documents of a manifest of Kubernetes, in which << merges mappings, as kubectl reads it.
+
+    Raises ConfigError for any bytes that are not valid.
+    """
+
+    def documents(events: Iterator[Any]) -> tuple[Document, ...]:
+        return tuple(_Composer(source, events, STREAM_DEPTH, STREAM_VALUES_LIMIT, merges=True).documents())
+
+    return _composed(data, source, documents)
+
+
+def _composed(data: bytes, source: str, compose: Callable[[Iterator[Any]], T]) -> T:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         found = f"byte 0x{data[error.start]:02x}"
         raise ConfigError.at(source, _line(data[: error.start]), "the file", found, "UTF-8") from error
     try:
-        return _Composer(source, yaml.parse(text, Loader=LOADER)).document()
+        return compose(yaml.parse(text, Loader=LOADER))
     except yaml.MarkedYAMLError as error:
         raise ConfigError(f"{source}:{_line_of(error.problem_mark)}: this is no YAML: {error.problem}") from error
     except yaml.reader.ReaderError as error:
@@ -58,9 +79,20 @@ class _Composer:
     PyYAML's own composer recurses in C: a file of nested brackets crashes the process (PyYAML 6.0.3).
     """
 
-    def __init__(self, source: str, events: Iterator[Any]) -> None:
+    def __init__(
+        self,
+        source: str,
+        events: Iterator[Any],
+        depth: int = DEPTH,
+        values: int = VALUES_LIMIT,
+        *,
+        merges: bool = False,
+    ) -> None:
         self.source = source
         self.events = events
+        self.depth = depth
+        self.limit = values
+        self.merges = merges
         self.lines: dict[Keys, int] = {}
         self.anchors: dict[str, tuple[object, int]] = {}
         self.count = 0
@@ -76,18 +108,26 @@ class _Composer:
                 value = self.value(event, ())
         return Document(self.source, value, self.lines)
 
+    def documents(self) -> Iterator[Document]:
+        """Each document of the stream. The limit of values is that of all of them."""
+        for event in self.events:
+            if isinstance(event, yaml.DocumentStartEvent):
+                self.lines, self.anchors = {(): _line_of(event.start_mark)}, {}
+                value = self.value(next(self.events), ())
+                yield Document(self.source, value, self.lines)
+
     def error(self, event: Any, keys: Keys, found: str, wanted: str) -> ConfigError:
         return ConfigError.at(self.source, _line_of(event.start_mark), typed_yaml.dotted(keys), found, wanted)
 
     def value(self, event: Any, keys: Keys) -> object:
         self.lines.setdefault(keys, _line_of(event.start_mark))
-        if len(keys) > DEPTH:
-            raise self.error(event, keys[:3], "values in values without end", f"at most {DEPTH} in one another")
+        if len(keys) > self.depth:
+            raise self.error(event, keys[:3], "values in values without end", f"at most {self.depth} in one another")
         if isinstance(event, yaml.AliasEvent):
             return self.alias(event, keys)
         before, self.count = self.count, self.count + 1
-        if self.count > VALUES_LIMIT:
-            raise self.error(event, keys, f"more than {VALUES_LIMIT} values", "fewer")
+        if self.count > self.limit:
+            raise self.error(event, keys, f"more than {self.limit} values", "fewer")
         if isinstance(event, yaml.ScalarEvent):
             value = self.scalar(event, keys)
         elif event.tag not in (None, "!", f"{STANDARD_TAG_PREFIX}map", f"{STANDARD_TAG_PREFIX}seq"):
@@ -107,8 +147,8 @@ class _Composer:
             raise self.error(event, keys, found, "an anchor of that name above it")
         value, size = self.anchors[event.anchor]
         self.count += size
-        if self.count > VALUES_LIMIT:
-            raise self.error(event, keys, f"more than {VALUES_LIMIT} values", "fewer")
+        if self.count > self.limit:
+            raise self.error(event, keys, f"more than {self.limit} values", "fewer")
         return value
 
     def items(self, keys: Keys) -> Iterator[object]:
@@ -117,6 +157,7 @@ class _Composer:
 
     def pairs(self, keys: Keys) -> dict[str, object]:
         found: dict[str, object] = {}
+        merged: dict[str, object] = {}
         for event in iter(self.next, None):
             if not isinstance(event, yaml.ScalarEvent):
                 raise self.error(event, keys, "a key that is no word", "words as keys")
@@ -124,8 +165,22 @@ class _Composer:
             if event.value in found:
                 raise self.error(event, here, f"it twice (first in line {self.lines[here]})", "it once")
             self.lines[here] = _line_of(event.start_mark)
-            found[event.value] = self.value(next(self.events), here)
-        return found
+            value = self.value(next(self.events), here)
+            if self.merges and event.value == MERGE_KEY and event.implicit[0]:
+                merged = self.merged(event, here, value)
+            else:
+                found[event.value] = value
+        return {**merged, **found}
+
+    def merged(self, event: Any, keys: Keys, value: object) -> dict[str, object]:
+        """What a merge key brings: the keys of a mapping, or of several, of which the first counts."""
+        several = value if isinstance(value, tuple) else (value,)
+        if not all(isinstance(one, Mapping) for one in several):
+            raise self.error(event, keys, "no keys with values", "keys with values, or a list of such")
+        brought: dict[str, object] = {}
+        for one in reversed(several):
+            brought.update(one)
+        return brought
 
     def next(self) -> Any:
         """The next event of a list or mapping, None at its end."""

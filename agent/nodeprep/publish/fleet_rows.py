@@ -8,6 +8,7 @@ from typing import Any
 from nodeprep.decide.conditions import NO_EFFECT
 from nodeprep.decide.desired import REPEATS_ANNOTATION, TRAINING_READY, GatePolicy
 from nodeprep.facts.kubernetes import cluster_objects
+from nodeprep.jobs import quantities, scheduler_requests
 from nodeprep.newer_python import StrEnum
 from nodeprep.publish import agent_lease
 from nodeprep.publish.agent_lease import AGENT
@@ -126,7 +127,8 @@ def renewal(lease: Object) -> tuple[str, float] | None:
 def gpus_used(pod: Object) -> tuple[str, int] | None:
     """The Node of a pod and the number of its GPUs. None without GPUs or without a Node."""
     node = part(pod, "spec").get("nodeName")
-    count = _requested(part(pod, "spec"))
+    wanted = quantities.counted(scheduler_requests.requests(part(pod, "spec")))
+    count = sum(number for name, number in wanted.items() if name.endswith(GPU))
     return (str(node), count) if node and count else None
 
 
@@ -201,25 +203,6 @@ def _is_stale(node: FleetNode, now: float) -> bool:
     return node.heartbeat is not None and now - node.heartbeat > SILENT_CONDITION_SECONDS
 
 
-def _requested(spec: Object) -> int:
-    """As the scheduler counts: all containers and sidecars, or an init container that wants more."""
-    total, most = sum(_requested_by(one) for one in _list(spec, "containers")), 0
-    sidecars = 0
-    for one in _list(spec, "initContainers"):
-        if one.get("restartPolicy") == "Always":
-            sidecars += _requested_by(one)
-            most = max(most, sidecars)
-        else:
-            most = max(most, sidecars + _requested_by(one))
-    return max(total + sidecars, most)
-
-
-def _requested_by(container: Object) -> int:
-    """A container's GPUs. For extended resources the request equals the limit."""
-    limits, requests = (part(container, "resources", which) for which in ("limits", "requests"))
-    return _gpus({**limits, **requests})
-
-
 def _gpus(resources: Object) -> int:
     return sum(cluster_objects.whole(str(count)) or 0 for name, count in resources.items() if str(name).endswith(GPU))
 
@@ -234,8 +217,3 @@ def part(obj: object, *keys: str) -> Object:
     for key in keys:
         obj = obj.get(key) if isinstance(obj, Mapping) else None
     return obj if isinstance(obj, Mapping) else {}
-
-
-def _list(obj: Object, key: str) -> tuple[Object, ...]:
-    found = obj.get(key)
-    return tuple(one for one in found if isinstance(one, Mapping)) if isinstance(found, list) else ()

@@ -166,6 +166,15 @@ class ApiReader:
             return tuple(items)
         return Unreadable(Why.MALFORMED, kind, detail=".items is no list of objects")
 
+    def kinds(self, group: str) -> frozenset[str] | None | Unreadable:
+        """The kinds of a group and version such as "kubeflow.org/v1"; None if the server does not know it."""
+        told = self._ask(_root(group), group, f"get {_root(group)}")
+        if told is None or isinstance(told, Unreadable):
+            return told
+        found = told.get("resources")
+        entries = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+        return frozenset(str(one.get("kind")) for one in entries)
+
     def _ask(self, path: str, what: str, may: str) -> Object | None | Unreadable:
         """The answer to one GET of `what`. `may` is the permission for it, in the words of `kubectl auth can-i`."""
         if self.lost is not None or self._wire is None:

@@ -1,0 +1,1 @@
+"""`nodeprep preflight`: whether a job can start."""
