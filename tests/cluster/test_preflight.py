@@ -67,7 +67,7 @@ def three(scheduled: Scheduled) -> Iterator[Scheduled]:
     """gpu-1 is closed by its agent, gpu-2 is open to RDMA, of gpu-3 nobody knows."""
     node(scheduled, "gpu-1", "Unhealthy")
     node(scheduled, "gpu-2", labels={RDMA: "true"})
-    node(scheduled, "gpu-3", renewed=600)
+    node(scheduled, "gpu-3", renewed=640)
     try:
         yield scheduled
     finally:
