@@ -46,7 +46,7 @@ def week() -> list[NodeRecord]:
     keys = {"mode": "4f83", "assign": "77ab"}
     return [
         *started(10.0)[:1],
-        record("configuration", 10.0, digest="5eed5eed00", changed=["assign", "mode"], keys=keys),
+        record("configuration", 10.0, digest="5eed5eed00", keys=keys),
         *started(10.0)[2:],
         *outage(82_318.0, seconds=140.0),
         *outage(170_000.0, seconds=35.0)[:3],

@@ -19,7 +19,6 @@ from nodeprep.history.node_record import LOST, NAME, NodeRecord, line, record_of
 from tests.history_values import EPOCH, PORT, outage, record, started
 from tests.rigs.absent import needs_root
 from tests.rigs.no_thread import NO_THREAD, no_thread
-from tests.rigs.waiting import until
 
 
 def kept(directory: Path) -> list[NodeRecord]:
@@ -75,10 +74,11 @@ class Slow(LineFile):
 
     def __init__(self, directory: str) -> None:
         super().__init__(directory, NAME, 0o600)
-        self.answer = threading.Event()
+        self.asked, self.answer = threading.Event(), threading.Event()
 
     def append(self, lines: bytes) -> int:
-        self.answer.wait(60)
+        self.asked.set()
+        self.answer.wait(120)
         return super().append(lines)
 
 
@@ -88,7 +88,8 @@ def test_a_disk_that_hangs_stops_nobody_and_loses_only_the_newest(tmp_path: Path
     many = history_writer.PENDING_LIMIT_RECORDS + 20
     began = time.monotonic()
     writer.add([record("state", 0.0, to="Ready")])
-    until(lambda: not writer.waiting, "the thread has taken the first")
+    assert slow.asked.wait(60), "the thread has taken the first"
+    assert writer.waiting == 1
     for number in range(many):
         writer.add([record("state", number + 1.0, to="Ready")])
     assert time.monotonic() - began < 30, "nothing waited for the disk"
@@ -158,3 +159,45 @@ def test_a_damaged_file_is_gone_on_with(tmp_path: Path, tail: bytes) -> None:
     lines = list(LineFile(str(tmp_path), NAME, 0o600).lines())
     found = [one for one in map(record_of, lines) if one is not None]
     assert found == [*started(1.0), *outage(100.0)]
+
+
+def test_damaged_counts_do_not_stop_a_start(tmp_path: Path) -> None:
+    (tmp_path / NAME).write_text(
+        '{"time":1,"at":0,"boot":"b","event":"folded","cases":{"a b c":[NaN,0,1]},"names":7}\n'
+    )
+    writer = written(tmp_path, outage(1.0))
+    assert (writer.trouble, list(writer.repeats.hours)) == ("", [(PORT["check"], PORT["place"])])
+
+
+class Unfoldable(LineFile):
+    """A disk with room for lines, and none for another file."""
+
+    def replace(self, lines: Iterable[bytes]) -> int:  # noqa: ARG002 - as the file has it
+        raise OSError(28, "No space left on device", self.path)
+
+
+def test_where_it_cannot_be_folded_nothing_that_is_kept_counts_as_lost(tmp_path: Path) -> None:
+    writer = HistoryWriter(str(tmp_path))
+    writer.file = Unfoldable(str(tmp_path), NAME, 0o600)
+    for first in range(0, 1300, 50):
+        writer.add(record("state", float(number), to="Ready") for number in range(first, first + 50))
+        writer.finish(60)
+    assert "it cannot be folded" in writer.trouble
+    assert [one.at for one in kept(tmp_path)] == [float(number) for number in range(1300)]
+    for number in range(40):
+        writer.add(record("mounts-trouble", float(number), message="x" * 600) for _ in range(100))
+        writer.finish(60)
+    assert (tmp_path / NAME).stat().st_size <= node_record.SIZE_LIMIT_BYTES
+    assert "the newest records are lost" in writer.trouble
+    writer.file = LineFile(str(tmp_path), NAME, 0o600)
+    writer.try_again(started(9000.0))
+    writer.finish(60)
+    *_, lost, _, _, _, _ = kept(tmp_path)
+    assert (lost.event, writer.trouble) == (LOST, "")
+    assert (tmp_path / NAME).stat().st_size <= node_record.SIZE_LIMIT_BYTES
+
+
+def test_a_configuration_with_each_key_set_is_kept_whole(tmp_path: Path) -> None:
+    keys = {f"confirmation.some-key-{number:02}": "abcd" for number in range(150)}
+    written(tmp_path, [record("configuration", 1.0, digest="ab", changed=sorted(keys), keys=keys)])
+    assert written(tmp_path, []).keys == keys

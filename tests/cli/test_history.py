@@ -15,6 +15,7 @@ from nodeprep.cli.history import history_reading, moment, timeline_page
 from nodeprep.cli.history.history_reading import HistoryReading
 from nodeprep.cli.nodes import scope
 from nodeprep.cli.usage import UsageError
+from nodeprep.history import folding
 from nodeprep.history.incidents import Selection
 from nodeprep.history.node_record import NAME, NodeRecord, line
 from nodeprep.history.timeline import Now
@@ -24,7 +25,7 @@ from tests.history_values import EPOCH, outage, record, started
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs/history.schema.json").read_text())
 WEEK = [
     *started(10.0),
-    record("configuration", 10.0, digest="5eed5eed00", changed=["assign", "mode"], keys={"mode": "11", "assign": "22"}),
+    record("configuration", 10.0, digest="5eed5eed00", keys={"mode": "11", "assign": "22"}),
     *outage(1000.0),
     record("policy-not-enforced", 1500.0, message="the admission policy is gone"),
     record("stopped", 2000.0, signal="SIGTERM"),
@@ -158,6 +159,19 @@ def test_what_it_was_at_a_time(tmp_path: Path, when: str, code: int, word: str, 
     assert all(one in told[1] for one in lines)
     said = node.document("--at", f"2026-11-20T{when}Z")
     assert (said["code"], said["verdict"]) == (code, {0: "ready", 1: "not-ready", 3: "unknown"}[code])
+
+
+def test_a_folded_history_has_its_older_days_as_counts(tmp_path: Path) -> None:
+    days = [one for number in range(400) for one in outage(100.0 + number * 200.0, seconds=30.0)]
+    lines = folding.folded([line(one).rstrip(b"\n") for one in [*started(10.0), *days]])
+    node = Node(tmp_path, [], b"".join(lines))
+    code, out, _ = node.says()
+    told = out.splitlines()
+    assert (code, told[1]) == (0, "before that, by day:")
+    assert told[2].startswith("2026-11-20           port.state 0000:5d:00.0/1 NoSignal ")
+    assert "note: " not in out
+    assert node.document()["counts"]
+    assert node.says("--device", "mlx5_5")[0] == 0
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:

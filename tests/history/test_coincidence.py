@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodeprep.history import coincidence
+from nodeprep.history import coincidence, node_state
 from nodeprep.history.job_pods import PodEnd
 from nodeprep.history.node_record import NodeRecord
 from tests.history_values import EPOCH, PORT, outage, record, started
@@ -24,9 +24,31 @@ CASES: list[tuple[str, list[NodeRecord], list[tuple[str, float, bool]]]] = [
     ("just before", outage(1000.0), [(PORT_DOWN, 0.8, False)]),
     ("just after", outage(1010.0), [(PORT_DOWN, -9.2, False)]),
     ("too late", outage(1100.0), []),
-    ("too early, and over", outage(300.0), []),
-    ("since long before", outage(300.0, seconds=5000.0), [(PORT_DOWN, 700.8, True)]),
-    ("over a moment before", outage(300.0, seconds=700.0), []),
+    ("too early, and over", outage(20.0, seconds=20.0), []),
+    ("since long before", outage(50.0, seconds=5000.0), [(PORT_DOWN, 950.8, True)]),
+    ("over a moment before", outage(50.0, seconds=900.0), [(f"{PORT_DOWN}, over 51 s before", 950.8, False)]),
+    ("over long before", outage(10.0, seconds=30.0), []),
+    ("what PyTorch waited for", outage(395.0, seconds=540.0), [(PORT_DOWN, 605.8, False)]),
+    (
+        "stands in the base of a folded history",
+        [base for base in [node_state.base(None, outage(50.0)[:3])] if base is not None],
+        [(PORT_DOWN, 950.8, True)],
+    ),
+    (
+        "mended by a boot long before",
+        [*outage(20.0)[:3], *started(20.0, "two", EPOCH + 40)],
+        [],
+    ),
+    (
+        "a node that crashed and came back late",
+        [*started(10.0), *started(20.0, "two", EPOCH + 5000)],
+        [("boot two began", -4019.2, False)],
+    ),
+    (
+        "records that are lost",
+        [*started(10.0), record("lost", 999.0, count=3, why="full")],
+        [("3 records are lost: full", 1.8, False)],
+    ),
     (
         "the nearest first",
         [record("convicted", 900.0, **MEMLOCK), *outage(1000.0)],
@@ -40,8 +62,8 @@ CASES: list[tuple[str, list[NodeRecord], list[tuple[str, float, bool]]]] = [
     ),
     (
         "a fault that stood through a restart of the agent",
-        [*outage(300.0)[:3], record("started", 400.0), record("still-convicted", 401.0, **PORT)],
-        [(PORT_DOWN, 700.8, True)],
+        [*outage(50.0)[:3], record("started", 400.0), record("still-convicted", 401.0, **PORT)],
+        [(PORT_DOWN, 950.8, True)],
     ),
 ]
 

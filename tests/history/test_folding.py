@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -119,5 +121,24 @@ def test_lines_that_are_no_records_do_not_stop_it() -> None:
     assert sum(count.convicted for one in map(record_of, lines) if one for count in fold_counts.counts_of(one).values())
 
 
+DAMAGED = [
+    {"cases": {"a b c": [float("nan"), 0, 1]}},
+    {"cases": {"a b c": ["x", 0, 1]}, "seconds": "x"},
+    {"cases": [], "events": {"a": "x"}, "names": []},
+    {"cases": {"a": None}, "seconds": None, "events": None},
+]
+
+
+@pytest.mark.parametrize("fields", DAMAGED)
+def test_damaged_counts_stop_nobody(fields: dict[str, Any]) -> None:
+    damaged = json.dumps({"time": EPOCH, "at": 0.0, "boot": "one", "event": "folded", **fields}).encode()
+    odd = record("released", 5.0, **PORT, stood_seconds="x")
+    lines = folding.folded(
+        [damaged, node_record.line(odd).rstrip(b"\n"), *(node_record.line(one).rstrip(b"\n") for one in flapping(4))]
+    )
+    assert len(lines) > node_record.KEPT_RECORDS
+    assert repeat_offenders.counted(read(lines)).hours
+
+
 def test_counts_add_up() -> None:
-    assert Count(1, 2.5) + Count(2, 0.5) == Count(3, 3.0)
+    assert Count(1, 2.5, 1) + Count(2, 0.5, 1) == Count(3, 3.0, 2)

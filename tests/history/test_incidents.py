@@ -63,6 +63,16 @@ def test_a_restart_within_it_does_not_end_it() -> None:
     assert len(one.convictions) == 1
 
 
+def test_a_boot_that_mended_the_fault_ends_it() -> None:
+    """What stood before it and is not told again by the agent that starts is over."""
+    records = [*started(10.0), *outage(1000.0)[:3], *started(20.0, "two", EPOCH + 1100.0)]
+    (one,) = (found for found in incidents.grouped(records) if len(found.records) > 1)
+    assert one.ended == EPOCH + 1121.0
+    stays = [*records[:-2], record("still-convicted", 20.5, "two", EPOCH + 1100.0, **PORT), *records[-2:-1]]
+    (one,) = (found for found in incidents.grouped(stays) if len(found.records) > 1)
+    assert one.ended is None
+
+
 def test_a_selection_is_by_device_check_and_time() -> None:
     records = [*started(10.0), *outage(1000.0), *outage(3000.0)]
 

@@ -8,6 +8,7 @@ import pytest
 
 from nodeprep.history import job_pods
 from nodeprep.history.job_pods import PodEnd
+from nodeprep.values import replace
 
 T = 1795144800.0  # 2026-11-20T03:20:00Z
 ENDED = {"exitCode": 1, "reason": "Error", "finishedAt": "2026-11-20T03:20:10Z"}
@@ -70,7 +71,7 @@ PODS: list[tuple[str, dict[str, Any], PodEnd]] = [
 
 @pytest.mark.parametrize("case", PODS, ids=[one[0] for one in PODS])
 def test_where_and_when_a_pod_ended(case: tuple[str, dict[str, Any], PodEnd]) -> None:
-    assert job_pods.of_pod(case[1]) == case[2]
+    assert replace(job_pods.of_pod(case[1]), uid="") == case[2]
 
 
 def event(reason: str, name: str = "worker-3", at: str = "2026-11-20T03:20:10Z", **more: Any) -> dict[str, Any]:
@@ -101,6 +102,22 @@ def test_a_pod_that_is_gone_is_told_by_its_events(events: list[dict[str, Any]], 
 def test_events_of_pods_that_are_there_and_of_other_things_are_passed_over() -> None:
     node = {"reason": "Killing", "involvedObject": {"kind": "Node", "name": "gpu-17"}}
     assert job_pods.of_events([KILLED, node, {}], ["worker-3"]) == {}
+
+
+def test_two_pods_of_one_name_are_two() -> None:
+    """One made in place of the other, as a StatefulSet and training-operator do."""
+
+    def of(uid: str, node: str, at: str) -> list[dict[str, Any]]:
+        about = {"kind": "Pod", "name": "worker-3", "uid": uid}
+        assigned = {**ASSIGNED, "involvedObject": about, "message": f"Successfully assigned jobs/worker-3 to {node}"}
+        return [assigned, {**KILLED, "involvedObject": about, "lastTimestamp": at, "source": {}}]
+
+    events = [*of("a", "gpu-1", "2026-11-20T03:20:10Z"), *of("b", "gpu-2", "2026-11-20T03:20:40Z")]
+    assert [(one.node, one.ended) for one in job_pods.of_events(events, ()).values()] == [
+        ("gpu-1", T + 10),
+        ("gpu-2", T + 40),
+    ]
+    assert [one.node for one in job_pods.of_events(events, ["b"]).values()] == ["gpu-1"]
 
 
 @pytest.mark.parametrize("label", job_pods.JOB_LABELS)

@@ -39,19 +39,30 @@ def test_a_restart_that_tells_a_conviction_again_counts_none() -> None:
 
 
 def test_hours_that_were_folded_count() -> None:
-    cases = {f"{PORT['check']} {PORT['place']} NoSignal": [20, 600.0], "limits.memlock TooLow": [1, 5.0]}
+    cases = {f"{PORT['check']} {PORT['place']} NoSignal": [20, 600.0, 1], "limits.memlock TooLow": [1, 5.0, 1]}
     folded = [record("folded", hour * HOUR, seconds=HOUR, cases=cases) for hour in (1, 2)]
     counter = repeat_offenders.counted([*folded, *outages(3)])
     assert set(counter.hours) == {(PORT["check"], PORT["place"]), ("limits.memlock", "")}
     assert [one.hours for one in counter.offenders(EPOCH + 4 * HOUR)] == [3]
 
 
-def test_what_is_old_is_forgotten() -> None:
+def test_what_is_old_is_forgotten_by_newer_hours_and_not_by_a_wrong_clock() -> None:
     counter = repeat_offenders.counted(outages(1, 2, 3))
-    counter.forget_before(EPOCH + 2.9 * HOUR)
-    assert counter.offenders(EPOCH + 4 * HOUR) == ()
-    counter.forget_before(EPOCH + 9 * HOUR)
-    assert (counter.hours, counter.names) == ({}, {})
+    assert counter.offenders(EPOCH + 900 * DAY) == ()
+    assert [one.hours for one in counter.offenders(EPOCH + 4 * HOUR)] == [3]
+    for one in outages(1 + 40 * 24):
+        counter.add(one)
+    (hours,) = counter.hours.values()
+    assert len(hours) == 1
+
+
+def test_what_is_counted_together_is_no_device_and_a_day_has_its_hours() -> None:
+    cases = {"others": [9, 9.0, 9], f"{PORT['check']} {PORT['place']} NoSignal": [20, 600.0, 5]}
+    names = {PORT["place"]: PORT["subject"]}
+    (one,) = repeat_offenders.counted([record("folded", HOUR, seconds=DAY, cases=cases, names=names)]).offenders(
+        EPOCH + DAY
+    )
+    assert (one.device, one.hours) == ("mlx5_5/1", 5)
 
 
 def test_the_note_on_the_node_is_short() -> None:

@@ -96,6 +96,29 @@ def test_what_a_node_was(case: tuple[str, list[NodeRecord], float, Now, str, boo
         assert found.state.ready == (("rdma",) if ready else ())
 
 
+LOST = record("lost", 3000.0, count=2, why="No space left on device")
+CLOSED_LATE = [record("profile-ready", 1500.9, profile="rdma"), *outage(2000.3, seconds=0.2)]
+
+
+def test_nobody_knows_what_lost_records_said() -> None:
+    records = [*NORMAL, LOST]
+    assert "last known to run" in past(records, EPOCH + 2500)[2]
+    assert "records before that time are lost" in past(records, EPOCH + 3500)[2]
+    assert past([*records, *started(4000.0)[1:]], EPOCH + 4500)[1:] == (("rdma",), "")
+
+
+def test_a_second_that_is_named_is_ready_in_all_of_it() -> None:
+    assert past([*NORMAL, record("profile-closed", 1500.2, profile="rdma"), CLOSED_LATE[0]], EPOCH + 1500)[1] == ()
+    closed = [record("profile-closed", 1400.0, profile="rdma"), CLOSED_LATE[0]]
+    assert past([*NORMAL, *closed], EPOCH + 1500)[1] == ()
+    assert past([*NORMAL, *closed], EPOCH + 1501)[1] == ("rdma",)
+
+
+def test_counts_of_hours_are_no_steps_of_a_clock() -> None:
+    folded = [record("folded", 0.0, offset=EPOCH + hour * HOUR, seconds=HOUR, cases={}) for hour in range(5)]
+    assert timeline.steps([*folded, *NORMAL]) == []
+
+
 def test_the_half_hour_before_is_told() -> None:
     found = timeline.past(NORMAL, EPOCH + 1030, RUNS)
     assert [one.event for one in found.before] == [one.event for one in NORMAL if one.at <= 1030]
@@ -128,16 +151,26 @@ def test_a_time_that_two_boots_claim_is_known_to_nobody() -> None:
 TIMES = st.floats(0, 5000, allow_nan=False)
 
 
-@given(then=TIMES, cut=st.integers(0, 20), alive=st.none() | TIMES)
-def test_nobody_is_called_ready_without_a_record_that_says_so(then: float, cut: int, alive: float | None) -> None:
-    """Whatever is missing of a history, "ready" rests on a gate that opened before, in a run that lasted until then."""
-    records = [*NORMAL, record("stopped", 2000), *started(2500)][cut:]
+@given(then=TIMES, cut=st.integers(0, 20), alive=st.none() | TIMES, lost=st.none() | TIMES)
+def test_nobody_is_called_ready_without_a_record_that_says_so(
+    then: float, cut: int, alive: float | None, lost: float | None
+) -> None:
+    """Whatever is missing of a history: told by an oracle of its own, which knows only spans of seconds."""
+    whole = [*NORMAL, record("stopped", 2000), *started(2500)]
+    if lost is not None:
+        whole = sorted([*whole, record("lost", lost, count=1, why="full")], key=lambda one: one.at)
+    records = whole[cut:]
     found = timeline.past(records, EPOCH + then, Now(EPOCH + 5000, 5000, "one", alive))
     if found.unknown or not found.state.ready:
         return
-    until = [one for one in records if one.time < EPOCH + then + 1]
-    assert "profile-ready" in {one.event for one in until}
-    assert "started" in {one.event for one in until}
-    assert not 2001 < then < 2499
-    assert not 1001 < then < 1069
-    assert len(until) < len(records) or (alive is not None and then <= alive + 1) or then <= until[-1].at + 1
+    before = [one for one in records if one.at <= then + 1]
+    openings = [index for index, one in enumerate(before) if one.event == "profile-ready"]
+    assert openings, "no record says that a gate opened"
+    since = before[openings[-1] :]
+    assert not {"profile-closed", "stopped", "started", "lost"} & {one.event for one in since}
+    assert any(one.event == "started" for one in before)
+    later = [one for one in records if one.at > then + 1]
+    if later:
+        assert later[0].event not in {"started", "lost"} or then <= before[-1].at + 1
+    else:
+        assert then <= before[-1].at + 1 or (alive is not None and then <= alive + 1)

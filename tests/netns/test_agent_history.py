@@ -71,8 +71,9 @@ def test_an_agent_that_was_killed_was_alive_until_then(here: Checked, tmp_path: 
         time.sleep(1.5)
         agent.kill()
         killed = time.time()
-        assert history(agent, "--at", utc(killed + 0.5))[0] == 3, "nobody ran"
-        time.sleep(15)
+        time.sleep(2.1)
+        assert history(agent, "--at", utc(killed + 2))[0] == 3, "nobody ran"
+        time.sleep(13)
         agent.start()
         agent.ready()
         code, then = history(agent, "--at", utc(killed + 13))

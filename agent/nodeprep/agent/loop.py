@@ -29,7 +29,6 @@ from nodeprep.doors.files.state_store import Store
 from nodeprep.doors.node_host import Host
 from nodeprep.facts import ALL as FACTS
 from nodeprep.history.node_record import BOOT_DIGITS, CONFIGURATION, NodeRecord
-from nodeprep.history.repeat_offenders import DAY_SECONDS
 from nodeprep.model import Topic
 from nodeprep.observer import Observer
 from nodeprep.publish import history_lines, log_lines, repair_lines
@@ -47,6 +46,8 @@ LOGGER = logging.getLogger("nodeprep")
 WORDS = frozenset({"node", "publisher"})  # of the publisher, which need no look to be acted on
 TERMINATION = "SIGTERM"
 LOOP_PERIOD_SECONDS = 10.0  # seconds; the loop turns at least this often, and `/healthz` allows it three (design 3.5)
+HISTORY_PAUSE_SECONDS = 0.05  # seconds that a turn waits for its records; a disk syncs in a few milliseconds
+HISTORY_RETRY_SECONDS = 60.0  # seconds until a disk that refused a record is tried again
 HISTORY_TIMEOUT_SECONDS = 2.0  # seconds that an end waits for the last records
 RESET_TIMEOUT_SECONDS = 3.0  # seconds that who asks for a reset, or tells of a drill, waits for it
 GATE_FILES_PERIOD_SECONDS = (
@@ -109,7 +110,7 @@ class Agent:
         self._forgetful = False
         self._node_uid = ""
         self.history = HistoryWriter(means.store.directory)
-        self._history_trouble = ""
+        self._history_trouble, self._history_tried, self._counted_hour = "", -inf, 0
         self._began = clock.now()
         self._started = ""  # why the state was what it was, as the line of the start said
         self._stopped_by = ""
@@ -144,18 +145,32 @@ class Agent:
         digest = key_digests.digest(keys)
         if keys != self.history.keys:
             changed = list(key_digests.changed(self.history.keys, keys))
-            fields = {"digest": digest, "changed": changed, "keys": keys}
+            fields: dict[str, object] = {"digest": digest, "keys": keys}
+            fields |= {"changed": changed} if self.history.keys else {}
             boot = self._reconciler.agent_state.boot_id[:BOOT_DIGITS]
             self.history.add([NodeRecord(clock.wall(), clock.now(), boot, CONFIGURATION, fields)])
             self.history.keys = keys
 
     def _hear_history(self) -> None:
-        """Say in the log that the history is not kept, and that it is again."""
-        trouble = self.history.trouble
-        if trouble != self._history_trouble:
-            self._history_trouble = trouble
-            entry = LogEntry("history-trouble", {"message": trouble}, warning=True)
-            log_lines.tell([entry if trouble else LogEntry("history-fine-again")], LOGGER)
+        """How the records of this turn fared. If they are kept, say so for the next start and for who asks."""
+        history = self.history
+        if history.waiting and not history.trouble:
+            history.finish(HISTORY_PAUSE_SECONDS)
+        if history.trouble != self._history_trouble:
+            self._history_trouble = history.trouble
+            entry = LogEntry("history-trouble", {"message": history.trouble}, warning=True)
+            log_lines.tell([entry if history.trouble else LogEntry("history-fine-again")], LOGGER)
+        now = clock.now()
+        if history.trouble and self._told is not None and now - self._history_tried >= HISTORY_RETRY_SECONDS:
+            self._history_tried = now
+            held = log_lines.transitions(None, self._told)
+            state = self._reconciler.agent_state
+            history.try_again(history_lines.records(held, state, clock.wall(), now, began=now))
+        if self.means.alive is not None and not (history.trouble or history.waiting):
+            self.means.alive.set(now)  # what is not kept was watched for nobody
+        if (hour := int(clock.wall() // 3600)) != self._counted_hour:
+            self._counted_hour = hour
+            self._count_repeats()
 
     def stop(self, signal: str = "") -> None:
         """End, because of the signal of that name."""
@@ -231,8 +246,6 @@ class Agent:
             self._drill_heard.set()
         self._hear_history()
         self.turned_at = clock.now()
-        if self.means.alive is not None:
-            self.means.alive.set(self.turned_at)
 
     def _close_for(self, who: str) -> None:
         """Close all gates if somebody announced that the machine goes down, so that no pod comes in after the boot."""
@@ -366,10 +379,9 @@ class Agent:
         return min(max(due - now, 0.0), LOOP_PERIOD_SECONDS)
 
     def _count_repeats(self) -> None:
-        """Who repeats, once an hour and after each conviction. Hours that count for nobody any more are forgotten."""
-        wall, history = clock.wall(), self.settings.agent.history
-        self.history.repeats.forget_before(wall - history.repeat_days * DAY_SECONDS)
-        self._reconciler.repeat_offenders = self.history.repeats.offenders(wall, history)
+        """Who repeats: once an hour, after each conviction, and by new settings."""
+        found = self.history.repeats.offenders(clock.wall(), self.settings.agent.history)
+        self._reconciler.repeat_offenders = found
 
     def _tell(self, status: NodeStatus) -> None:
         """Gates are closed first and opened last."""
@@ -434,6 +446,7 @@ class Agent:
         self.settings = settings
         self._reconciler.follow(settings)
         self._keep_configuration()
+        self._count_repeats()
         self._excluded = profile_selection.excluded_paths(settings)
         self._schedule.periods = self._periods()
         self._observer.host = self._host()

@@ -28,6 +28,7 @@ from nodeprep.config.idle_policy import IdlePolicy
 from nodeprep.config.profile_files import NamedProfile, NoSuchProfileError
 from nodeprep.config.waiver_rules import WAIVER_LIMIT_DAYS, Waiver
 from nodeprep.doors.node_host import METADATA
+from nodeprep.history.repeat_offenders import SHIPPED_POLICY, RepeatPolicy
 from nodeprep.job_profile import Profile
 from nodeprep.model import Check
 from nodeprep.typed_yaml import InvalidValueError, Keys
@@ -76,6 +77,11 @@ class Settings(Value):
         from nodeprep.config.agent_settings import AgentSettings  # noqa: PLC0415 - 30 ms that `check` can do without
 
         return self.agent_part or AgentSettings()
+
+    @property
+    def repeat_policy(self) -> RepeatPolicy:
+        """Who is a repeat offender, without what loads the agent's keys where there are none."""
+        return self.agent_part.history if self.agent_part else SHIPPED_POLICY
 
     def over(self, profile: Profile) -> Profile:
         """The profile with the numbers and exclusions of this configuration, which win over its own."""

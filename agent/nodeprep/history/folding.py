@@ -9,12 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from nodeprep.history import fold_counts, node_record, node_state
-from nodeprep.history.fold_counts import DAY, HOUR, Count
+from nodeprep.history.fold_counts import DAY, HOUR, OTHERS_CASE, Count
 from nodeprep.history.node_record import BASE, FOLDED, KEPT_RECORDS, ROOM_BYTES, SIZE_LIMIT_BYTES, NodeRecord
 
 CASES_LIMIT = 64  # cases of one hour that are counted each; the others are counted together
-FOLDED_LINE_LIMIT_BYTES = 256 * CASES_LIMIT
-OTHERS = "others"
 
 
 def folded(lines: Iterable[bytes], limit: int = SIZE_LIMIT_BYTES - ROOM_BYTES) -> list[bytes]:
@@ -61,13 +59,15 @@ def _hours(records: Iterable[NodeRecord]) -> Iterator[NodeRecord]:
         events: Counter[str] = Counter()
         for one in found:
             if one.event == "convicted":
-                counts[_case(one)] = counts.get(_case(one), Count()) + Count(1)
+                count = Count(1, hours=0 if _case(one) in counts and counts[_case(one)].hours else 1)
+                counts[_case(one)] = counts.get(_case(one), Count()) + count
             elif one.event == "released":
-                stood = one.fields.get("stood_seconds", 0.0)
-                counts[_case(one)] = counts.get(_case(one), Count()) + Count(0, float(stood or 0.0))
+                stood = fold_counts.number(one.fields.get("stood_seconds"), 0.0)
+                counts[_case(one)] = counts.get(_case(one), Count()) + Count(0, stood)
             else:
                 events[one.event] += 1
-        yield _record(hour, boot, HOUR, counts, events)
+        names = {one.text("place"): one.text("subject") for one in found if one.text("place") and one.text("subject")}
+        yield _record(hour, boot, HOUR, counts, events, names)
 
 
 def _by_hour(records: Iterable[NodeRecord]) -> dict[tuple[float, str], list[NodeRecord]]:
@@ -81,28 +81,38 @@ def _case(record: NodeRecord) -> str:
     return f"{record.case} {record.text('reason')}"
 
 
-def _record(
-    time: float, boot: str, seconds: float, counts: Mapping[str, Count], events: Mapping[str, int]
+def _record(  # noqa: PLR0917 - the parts of a record
+    time: float,
+    boot: str,
+    seconds: float,
+    counts: Mapping[str, Count],
+    events: Mapping[str, int],
+    names: Mapping[str, str],
 ) -> NodeRecord:
     ranked = sorted(counts.items(), key=lambda one: (-one[1].convicted, one[0]))
     kept = dict(ranked[:CASES_LIMIT])
     for _, count in ranked[CASES_LIMIT:]:
-        kept[OTHERS] = kept.get(OTHERS, Count()) + count
-    cases = {case: [one.convicted, one.seconds] for case, one in kept.items()}
-    return NodeRecord(time, 0.0, boot, FOLDED, {"seconds": seconds, "cases": cases, "events": dict(events)})
+        kept[OTHERS_CASE] = kept.get(OTHERS_CASE, Count()) + count
+    cases = {case: [one.convicted, one.seconds, one.hours] for case, one in kept.items()}
+    places = {case.split(" ")[1] for case in cases if case.count(" ") > 1}
+    known = {place: name for place, name in names.items() if place in places}
+    fields = {"seconds": seconds, "cases": cases, "events": dict(events), "names": known}
+    return NodeRecord(time, 0.0, boot, FOLDED, fields)
 
 
 def _merged(records: Iterable[NodeRecord], seconds: float = HOUR) -> list[NodeRecord]:
     """Records of the same hour (or day) and boot as one; longer spans stay as they are."""
-    found: dict[tuple[float, str, float], tuple[dict[str, Count], Counter[str]]] = {}
+    found: dict[tuple[float, str, float], tuple[dict[str, Count], Counter[str], dict[str, str]]] = {}
     for one in records:
-        span = max(float(one.fields.get("seconds", HOUR)), seconds)
-        cases, events = found.setdefault((one.time // span * span, one.boot, span), ({}, Counter()))
+        span = max(fold_counts.number(one.fields.get("seconds"), HOUR), seconds)
+        cases, events, names = found.setdefault((one.time // span * span, one.boot, span), ({}, Counter(), {}))
         for case, count in fold_counts.counts_of(one).items():
             cases[case] = cases.get(case, Count()) + count
         more = one.fields.get("events")
-        events.update({str(key): int(n) for key, n in more.items()} if isinstance(more, dict) else {})
-    return [_record(time, boot, span, *both) for (time, boot, span), both in found.items()]
+        for event, times in more.items() if isinstance(more, dict) else ():
+            events[str(event)] += int(fold_counts.number(times, 0.0))
+        names |= fold_counts.names_of(one)
+    return [_record(time, boot, span, *parts) for (time, boot, span), parts in found.items()]
 
 
 def _fitting(records: list[NodeRecord], limit: int) -> list[bytes]:
@@ -118,4 +128,4 @@ def _fitting(records: list[NodeRecord], limit: int) -> list[bytes]:
 
 
 def _line(record: NodeRecord) -> bytes:
-    return node_record.line(record, FOLDED_LINE_LIMIT_BYTES)
+    return node_record.line(record, node_record.LONG_LINE_LIMIT_BYTES)

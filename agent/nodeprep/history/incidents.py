@@ -43,6 +43,7 @@ class Incident(Struct):
     ended: float | None = None
     open_cases: set[str] = field(default_factory=set)
     closed: set[str] = field(default_factory=set)  # profiles that were ready before it and are not yet again
+    is_starting: bool = False  # an agent that starts tells again what still stands, and then the state
 
     @property
     def began(self) -> float:
@@ -68,7 +69,7 @@ def grouped(records: Iterable[NodeRecord]) -> Iterator[Incident]:
             incident = Incident([])
         if incident is not None and (one.event in WITHIN or one.event in (STARTED, STOPPED) or _is_repair(one)):
             _take(incident, one, ready)
-            if not (incident.open_cases or incident.closed):
+            if not (incident.open_cases or incident.closed or incident.is_starting):
                 incident.ended = one.time
                 yield incident
                 incident = None
@@ -100,6 +101,11 @@ def _take(incident: Incident, record: NodeRecord, ready: set[str]) -> None:
         incident.open_cases.add(record.case)
     elif record.event == RELEASED:
         incident.open_cases.discard(record.case)
+    elif record.event == STARTED:
+        incident.open_cases.clear()
+        incident.is_starting = True
+    elif record.event == "state":
+        incident.is_starting = False
     elif record.event in CLOSED_EVENTS and profile in ready:
         incident.closed.add(profile)
     elif record.event in (READY, "profile-gone"):

@@ -48,6 +48,7 @@ class PodEnd(Value):
     is_gone: bool = False
     runs: bool = False
     began: float | None = None
+    uid: str = ""
 
 
 def is_of_job(pod: Object, job: str) -> bool:
@@ -60,6 +61,10 @@ def is_of_job(pod: Object, job: str) -> bool:
 
 def of_pod(pod: Object) -> PodEnd:
     """Where and how this pod ended, or that it runs. Its node is "" if it was never bound."""
+    return replace(_of_pod(pod), uid=str(_part(pod, "metadata").get("uid") or _part(pod, "metadata").get("name")))
+
+
+def _of_pod(pod: Object) -> PodEnd:
     metadata, status = _part(pod, "metadata"), _part(pod, "status")
     name, node = str(metadata.get("name")), str(_part(pod, "spec").get("nodeName") or "")
     ends = list(_terminations(status))
@@ -77,18 +82,19 @@ def of_pod(pod: Object) -> PodEnd:
 
 
 def of_events(events: Iterable[Object], known: Iterable[str]) -> dict[str, PodEnd]:
-    """The pods that Events tell of and that are not `known`: the node from the scheduler's, the end from the kubelet's.
+    """The pods that Events tell of, by uid, without those whose uid is `known`: they are gone.
 
-    A server keeps Events for an hour (--event-ttl).
+    The node is from the scheduler's Event, the end from the kubelet's. A server keeps Events for an hour (--event-ttl).
+    Two pods of one name, one made in place of the other, have two uids.
     """
-    named, found = frozenset(known), dict[str, PodEnd]()
+    known_uids, found = frozenset(known), dict[str, PodEnd]()
     for event in events:
         about = _part(event, "involvedObject")
-        name = str(about.get("name") or "")
-        if about.get("kind") != "Pod" or not name or name in named:
+        name, uid = str(about.get("name") or ""), str(about.get("uid") or about.get("name") or "")
+        if about.get("kind") != "Pod" or not name or uid in known_uids:
             continue
-        former = found.get(name, PodEnd(name, "", is_gone=True, how="its object is gone"))
-        found[name] = _with_event(former, event)
+        former = found.get(uid, PodEnd(name, "", is_gone=True, how="its object is gone", uid=uid))
+        found[uid] = _with_event(former, event)
     return found
 
 

@@ -12,6 +12,7 @@ from nodeprep.values import Value, field
 NAME = "node-history.jsonl"  # in the directory of the agent state
 MODE = 0o600
 LINE_LIMIT_BYTES = 640  # bytes of a line with its end: 1,250 such lines are 0.8 MiB
+LONG_LINE_LIMIT_BYTES = 16 << 10  # of a configuration with each of some hundred keys, of counts, and of what held
 TEXT_LIMITS_CHARACTERS = (300, 120, 40)  # characters of a text; the next lower limit if the line is too long
 BOOT_DIGITS = 8  # of a boot id: boots of one node are told from each other
 HEAD = ("time", "at", "boot", "event")
@@ -61,7 +62,11 @@ def is_due(records: int, size: int) -> bool:
 
 
 def line(record: NodeRecord, limit: int = LINE_LIMIT_BYTES) -> bytes:
-    """A record as a line of ASCII with its end. Texts are cut so that it has at most `limit` bytes."""
+    """A record as a line of ASCII with its end. Texts are cut so that it has at most `limit` bytes.
+
+    A configuration names each key that is set, and has as many bytes as that takes.
+    """
+    limit = LONG_LINE_LIMIT_BYTES if record.event == CONFIGURATION else limit
     head = {"time": round(record.time, 2), "at": round(record.at, 2), "boot": record.boot, "event": record.event}
     text = ""
     for characters in (*TEXT_LIMITS_CHARACTERS, 0):

@@ -58,8 +58,8 @@ def _case(record: NodeRecord) -> str:
 def _configuration(record: NodeRecord) -> str:
     changed, keys = record.fields.get("changed"), record.fields.get("keys")
     names = ", ".join(map(str, changed)) if isinstance(changed, list) else ""
-    is_first = isinstance(changed, list) and isinstance(keys, dict) and set(changed) == set(keys)
-    told = f"sets {names}" if is_first and names else f"{names or 'nothing'} changed"
+    first = ", ".join(sorted(keys)) if isinstance(keys, dict) else ""
+    told = f"{names or 'nothing'} changed" if isinstance(changed, list) else f"sets {first or 'nothing'}"
     return f"configuration {record.text('digest')}: {told}"
 
 

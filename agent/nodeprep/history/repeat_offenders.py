@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from nodeprep.history import fold_counts
-from nodeprep.history.fold_counts import HOUR
+from nodeprep.history.fold_counts import HOUR, OTHERS_CASE
 from nodeprep.history.node_record import CONVICTED, FOLDED, NodeRecord
 from nodeprep.values import Struct, Value, field
 
@@ -13,6 +13,7 @@ DAY_SECONDS = 86400.0
 REPEAT_HOURS = 3  # different hours; one bad hour of flapping is one incident
 REPEAT_DAYS = 14  # as long as an RMA or a cable takes
 NOTE_LIMIT_BYTES = 512  # of the Node's annotation
+KEPT_HOURS = 31 * 24  # of a case: more than a policy may ask for
 CASES_LIMIT = 1000  # that are kept; a node has some hundred devices and checks
 
 
@@ -54,23 +55,22 @@ class RepeatCounter(Struct):
             self.names[key] = record.text("subject")
             self._add(key, record.time)
         elif record.event == FOLDED:
+            names = fold_counts.names_of(record)
             for case, count in fold_counts.counts_of(record).items():
-                check, place, *_ = [*case.split(" "), "", ""]
-                if count.convicted:
-                    self._add((check, place if case.count(" ") > 1 else ""), record.time)
+                if count.convicted and case != OTHERS_CASE:
+                    check, place, *_ = [*case.split(" "), "", ""]
+                    key = check, place if case.count(" ") > 1 else ""
+                    self.names.setdefault(key, names.get(place, ""))
+                    self._add(key, record.time, max(count.hours, 1))
 
-    def _add(self, key: tuple[str, str], time: float) -> None:
-        if key in self.hours or len(self.hours) < CASES_LIMIT:
-            self.hours.setdefault(key, set()).add(int(time // HOUR))
-
-    def forget_before(self, time: float) -> None:
-        """Forget the hours before this wall time."""
-        first = int(time // HOUR)
-        for key, hours in tuple(self.hours.items()):
-            hours -= {one for one in hours if one < first}
-            if not hours:
-                del self.hours[key]
-                self.names.pop(key, None)
+    def _add(self, key: tuple[str, str], time: float, hours: int = 1) -> None:
+        """Add hours from this wall time on. A day that is folded says how many, and not which."""
+        if key not in self.hours and len(self.hours) >= CASES_LIMIT:
+            return
+        first, known = int(time // HOUR), self.hours.setdefault(key, set())
+        known |= set(range(first, first + min(hours, 24)))
+        newest = max(known)
+        known -= {one for one in known if one <= newest - KEPT_HOURS}
 
     def offenders(self, now: float, policy: RepeatPolicy = SHIPPED_POLICY) -> tuple[RepeatOffender, ...]:
         """Who repeats, the worst first. `now` is wall time."""

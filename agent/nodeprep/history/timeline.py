@@ -12,7 +12,7 @@ from datetime import datetime
 from itertools import pairwise
 
 from nodeprep.history import node_state
-from nodeprep.history.node_record import BASE, FOLDED, STARTED, STOPPED, NodeRecord
+from nodeprep.history.node_record import BASE, FOLDED, LOST, STARTED, STOPPED, NodeRecord
 from nodeprep.history.node_state import PastState
 from nodeprep.newer_python import UTC
 from nodeprep.values import Value, replace
@@ -59,7 +59,7 @@ def corrected(records: Iterable[NodeRecord], now: Now | None = None) -> list[Nod
 def steps(records: Sequence[NodeRecord]) -> list[tuple[NodeRecord, float]]:
     """Where the clock stepped: the first record after it, and by how many seconds."""
     found = []
-    for former, one in pairwise(records):
+    for former, one in pairwise([one for one in records if one.event != FOLDED]):
         step = (one.time - one.at) - (former.time - former.at)
         if one.boot == former.boot and abs(step) > STEP_SECONDS:
             found.append((one, step))
@@ -92,11 +92,28 @@ def past(records: Iterable[NodeRecord], then: float, now: Now, window: float = 1
         return StateAt(then, unknown="the clock was set back, so that two boots claim that time")
     until = [index for index, one in enumerate(known) if one.time <= then + STATED_SECONDS * 0.999]
     heard = known[: until[-1] + 1] if until else []
-    state = node_state.replay(heard)
+    state = _within_a_second(heard, then)
     before = tuple(one for one in heard if one.time > then - window and one.event != BASE)
     return StateAt(
         then, state, _doubt(state, heard, known[len(heard) :], then, now), before, next(reversed(heard), None)
     )
+
+
+def _within_a_second(heard: Sequence[NodeRecord], then: float) -> PastState:
+    """The state at the end of the second that a human names; ready for what it was ready for in all of it."""
+    before = [one for one in heard if one.time <= then]
+    states = [node_state.replay(before)]
+    for one in heard[len(before) :]:
+        states.append(node_state.after(states[-1], one))
+    last = states[-1]
+    if len(states) == 1:
+        return last
+    profiles = {
+        name: (is_ready and all(one.profiles.get(name, (False, 0.0))[0] for one in states), since)
+        for name, (is_ready, since) in last.profiles.items()
+    }
+    cases = {key: case for one in states for key, case in one.cases.items()}
+    return replace(last, profiles=profiles, cases=cases, is_judged=all(one.is_judged for one in states))
 
 
 def _boots(records: Sequence[NodeRecord], now: Now) -> list[tuple[str, float, float]]:
@@ -118,9 +135,7 @@ def _doubt(state: PastState, heard: Sequence[NodeRecord], later: Sequence[NodeRe
     if state.runs is None:
         return "no start of the agent is kept from before that time"
     if not state.is_judged:
-        return "the agent had just started and had not judged yet"
-    if any(one.time <= then for one in later):
-        return "the clock was set back around that time"
+        return "the agent had not judged yet: it had just started, or its records before that time are lost"
     alive_until = _alive_until(heard[-1], later, now)
     if alive_until is None or then > alive_until + STATED_SECONDS:
         last = heard[-1].time if alive_until is None else max(alive_until, heard[-1].time)
@@ -144,6 +159,8 @@ def _alive_until(last: NodeRecord, later: Sequence[NodeRecord], now: Now) -> flo
         if last.boot != now.boot or now.alive_at is None:
             return last.time
         return now.time - (now.at - now.alive_at)
+    if following.event == LOST:
+        return last.time  # what came between is among the records that are lost
     if following.event != STARTED:
         return following.time
     alive_at = following.fields.get("former_alive_at")

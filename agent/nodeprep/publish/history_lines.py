@@ -29,6 +29,8 @@ def records(
         if is_passed_over or one.fields.get("step", AttemptStep.RUNNING) != AttemptStep.RUNNING:
             continue  # of the steps of a repair only that it runs
         fields = {name: value for name, value in one.fields.items() if name not in PASSED_OVER_FIELDS and value != ""}
+        if one.event == "config-trouble":
+            fields = {}  # its message quotes the configuration
         event = STILL_CONVICTED if one.event == CONVICTED and _is_older(one.fields, convicted, began) else one.event
         yield NodeRecord(time, at, agent_state.boot_id[:BOOT_DIGITS], event, fields)
 

@@ -115,7 +115,7 @@ def watched(asked: CheckOptions, settle: float) -> tuple[NodeWatch, ReportWriter
     )
     watch = NodeWatch(assessment, lambda excluded: _looks(at, assessment, settle, excluded))
     watch.drill = partial(drill_told.drill_now, at)
-    watch.notes = partial(agent_knowledge.repeats, at, own.settings.agent.history)
+    watch.notes = partial(agent_knowledge.repeats, at, own.settings.repeat_policy)
     return watch, ReportWriter(asked, at.where, found.words, host=at.host)
 
 

@@ -40,7 +40,10 @@ def history(
     context: Context = None,
     namespace: Namespace = "nodeprep",
 ) -> None:
-    """Say what happened to a node: faults, gates, configurations, restarts; by its agent's record."""
+    """Say what happened to a node, and whether it was ready at a time.
+
+    By the record that its agent keeps: faults, gates, repairs, configurations, restarts.
+    """
 
     def body() -> int:
         from nodeprep.cli.history import history_command as command
@@ -68,7 +71,10 @@ def why(
         str, typer.Option("--agents-namespace", metavar="NAME", help="Where nodeprep's agents run.")
     ] = "nodeprep",
 ) -> None:
-    """Say what happened on the nodes of a job when its pods ended: what coincides, not what caused it."""
+    """Say what happened on the nodes of a job when its pods ended.
+
+    It says what coincides, and not what caused it.
+    """
 
     def body() -> int:
         from nodeprep.cli.history import why_command as command

@@ -23,11 +23,15 @@ from nodeprep.job_profile import API_VERSION
 from nodeprep.snapshot import Snapshot
 from nodeprep.values import Value
 
+ALIVE_SECONDS = 30.0  # an agent says at least each 10 s that it lives
 HOSTNAME = "/proc/sys/kernel/hostname"
 
 
 class HistoryReading(Value):
-    """The records of a node, oldest first. `bad_lines` are no records; `is_torn`: the last one is half a line."""
+    """The records of a node, oldest first. `bad_lines` are no records; `is_torn`: the last one is half a line.
+
+    `clock_steps` are the boot, the wall time (seconds since 1970) and the seconds of each.
+    """
 
     node: str
     now: Now
@@ -35,6 +39,7 @@ class HistoryReading(Value):
     bad_lines: int = 0
     is_torn: bool = False
     file: str = ""
+    clock_steps: tuple[tuple[str, float, float], ...] = ()
 
     @property
     def single(self) -> list[NodeRecord]:
@@ -65,7 +70,9 @@ def of_place(at: NodePlace) -> HistoryReading:
     found = [node_record.record_of(one) for one in lines]
     runs = state_store.holder(where.state, where.socket) is not None
     now, files = clock.now(), at.host().files
-    alive_at = now if runs else AliveMark(where.socket).read()
+    mark = AliveMark(where.socket).read()
+    # The mark is some seconds old while an agent runs. One that hangs, or cannot keep its history, sets none.
+    alive_at = now if runs and mark is not None and now - mark < ALIVE_SECONDS else mark
     boot = files.text(BOOT_ID)
     short = boot[:BOOT_DIGITS] if isinstance(boot, str) else ""
     name = files.text(HOSTNAME)
@@ -76,6 +83,7 @@ def of_place(at: NodePlace) -> HistoryReading:
         sum(one is None for one in found[:-1]),
         found[-1] is None,
         file.path,
+        _steps(tuple(one for one in found if one is not None)),
     )
 
 
@@ -103,7 +111,6 @@ def of_snapshot(recording: Snapshot, file: str) -> HistoryReading:
 
 def document(reading: HistoryReading, records: list[NodeRecord]) -> dict[str, Any]:
     """As docs/history.schema.json says, with these records."""
-    walls = {id(one): one for one in records}
     return {
         "apiVersion": API_VERSION,
         "kind": "History",
@@ -116,7 +123,11 @@ def document(reading: HistoryReading, records: list[NodeRecord]) -> dict[str, An
         },
         "badLines": reading.bad_lines,
         "torn": reading.is_torn,
-        "records": [record_document(one) for one in walls.values()],
+        "clockSteps": [
+            {"boot": boot, "time": moment.exact(time), "seconds": seconds}
+            for boot, time, seconds in reading.clock_steps
+        ],
+        "records": [record_document(one) for one in records],
         "counts": [record_document(one) for one in reading.counts],
     }
 
@@ -135,9 +146,19 @@ def of_document(text: str, node: str) -> HistoryReading | None:
             tuple(records),
             int(said["badLines"]),
             bool(said["torn"]),
+            clock_steps=tuple(
+                (str(one["boot"]), moment.seconds("time", one["time"], 0.0), float(one["seconds"]))
+                for one in said["clockSteps"]
+            ),
         )
     except (ValueError, TypeError, LookupError, AttributeError, UsageError):
         return None
+
+
+def _steps(records: tuple[NodeRecord, ...]) -> tuple[tuple[str, float, float], ...]:
+    """Where the clock stepped, with the time that the last clock of that boot gives the record after it."""
+    right = {(one.boot, one.at): one.time for one in timeline.corrected(records)}
+    return tuple((one.boot, right[one.boot, one.at], step) for one, step in timeline.steps(records))
 
 
 def record_document(record: NodeRecord) -> dict[str, Any]:

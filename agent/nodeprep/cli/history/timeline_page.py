@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from nodeprep.cli.history import moment
-from nodeprep.cli.history.history_reading import HistoryReading
+from nodeprep.cli.history.history_reading import ALIVE_SECONDS, HistoryReading
 from nodeprep.history import fold_counts, incidents, record_words, timeline
 from nodeprep.history.incidents import CLOSED_EVENTS, Incident, Selection
 from nodeprep.history.node_record import BASE, CONVICTED, READY, RELEASED, STARTED, STILL_CONVICTED, NodeRecord
@@ -16,7 +16,6 @@ ARROW = " -> "
 CASES_SHOWN = 2  # convictions that one incident names; `-o wide` has them all
 STEPS_SHOWN = 8  # steps of an incident; the middle ones of more are counted
 WHY_CHARACTERS = 100
-ALIVE_SECONDS = 30.0  # an agent says at least each 10 s that it lives
 
 
 def page(reading: HistoryReading, wanted: Selection, *, wide: bool) -> list[str]:
@@ -54,7 +53,7 @@ def _agent(now: Now) -> str:
     if now.alive_at is None:
         return "and nobody knows whether the agent ran after its last record"
     silent = now.at - now.alive_at
-    return "the agent runs" if silent < ALIVE_SECONDS else f"the agent does not run since {moment.span(silent)}"
+    return "the agent runs" if silent < ALIVE_SECONDS else f"no agent has watched for {moment.span(silent)}"
 
 
 def _gap(former: NodeRecord, start: NodeRecord) -> str:
@@ -72,17 +71,14 @@ def notes(reading: HistoryReading, boots: frozenset[str]) -> list[str]:
         one = reading.bad_lines == 1
         told = "1 line is no record and is" if one else f"{reading.bad_lines} lines are no records and are"
         found.append(f"{told} passed over")
-    for record, step in timeline.steps(reading.records):
-        if record.boot in boots:
-            found.append(_step(reading, record, step))
+    found += [_step(*one) for one in reading.clock_steps if one[0] in boots]
     return [f"note: {one}" for one in found]
 
 
-def _step(reading: HistoryReading, record: NodeRecord, step: float) -> str:
-    at = next(one.time for one in reading.single if (one.boot, one.at) == (record.boot, record.at))
+def _step(boot: str, at: float, step: float) -> str:
     way = "forward" if step > 0 else "back"
     return (
-        f"the clock was set {way} by {moment.span(abs(step))} in boot {record.boot}, before {moment.stamp(at)}; times "
+        f"the clock was set {way} by {moment.span(abs(step))} in boot {boot}, before {moment.stamp(at)}; times "
         "of that boot are shown as the later clock has them, and those of other boots are as they were"
     )
 

@@ -20,7 +20,7 @@ from nodeprep.cli.usage import UsageError
 from nodeprep.decide import kubernetes_text
 from nodeprep.doors.kube.reader import NAMESPACE, NODE_NAME, Object
 from nodeprep.doors.kube.watch import ApiLists
-from nodeprep.history import coincidence, job_pods
+from nodeprep.history import coincidence, job_pods, timeline
 from nodeprep.history.coincidence import BEFORE_SECONDS, Coincidence
 from nodeprep.history.job_pods import PodEnd
 from nodeprep.job_profile import API_VERSION
@@ -104,9 +104,8 @@ def _pods(asked: WhyOptions, fleet: Fleet) -> tuple[PodEnd, ...]:
         if not known:
             raise CannotSee(f"no pod is there, and its Events cannot be read: {events}", events)
         return tuple(known.values())
-    gone = job_pods.of_events(events.items, known)
-    meant = {name: one for name, one in gone.items() if _is_meant(asked, name)}
-    return (*known.values(), *meant.values())
+    gone = job_pods.of_events(events.items, (one.uid for one in known.values()))
+    return (*known.values(), *(one for one in gone.values() if _is_meant(asked, one.name)))
 
 
 def _meant(asked: WhyOptions, pod: Object) -> PodEnd | None:
@@ -140,7 +139,7 @@ def _asked(fleet: Fleet, pods: tuple[PodEnd, ...]) -> WhyAnswer:
         else:
             silent[node] = found or "no agent runs there now"
     found_on = [one for pod in pods if pod.node in known for one in _found(known[pod.node], pod)]
-    silent |= {node: reason for node, one in known.items() if (reason := _too_short(one, node, pods))}
+    silent |= {node: reason for node, one in known.items() if (reason := _unwatched(one, node, pods))}
     quiet = tuple(node for node in known if node not in silent and node not in {one.node for one in found_on})
     return WhyAnswer(pods, tuple(sorted(found_on, key=_rank)), quiet, silent)
 
@@ -154,12 +153,13 @@ def _rank(one: Coincidence) -> tuple[bool, float]:
     return one.is_open, abs(one.seconds or 0.0)
 
 
-def _too_short(reading: HistoryReading, node: str, pods: Iterable[PodEnd]) -> str:
-    """Why the history of a node says nothing of the ends there; "" if it covers them."""
-    ends = [one.ended for one in pods if one.node == node and one.ended is not None]
-    since = reading.kept_since
-    if ends and (since is None or since > min(ends)):
-        return f"its history begins later, at {moment.stamp(since)} UTC" if since else "its history is empty"
+def _unwatched(reading: HistoryReading, node: str, pods: Iterable[PodEnd]) -> str:
+    """Why the history of a node says nothing of an end there; "" if its agent watched them all."""
+    for one in pods:
+        if one.node == node and one.ended is not None:
+            unknown = timeline.past(reading.records, one.ended, reading.now).unknown
+            if unknown:
+                return f"when {one.name} ended, {unknown}"
     return ""
 
 
@@ -176,6 +176,8 @@ def lines(answer: WhyAnswer) -> list[str]:
     said += ["", *(f"{one.name} on {one.node or 'no node'}: {_end(one)}" for one in ended[:PODS_SHOWN])]
     more = len(ended) - PODS_SHOWN
     said += [f"{more} more pods ended after that"] if more > 0 else []
+    if any(one.is_gone for one in answer.pods) and any(not one.is_gone for one in answer.pods):
+        said.append("pods that are gone are counted by their names: one of another job may be among them")
     running = [one.name for one in answer.pods if one.ended is None]
     said += [f"without a known end: {kubernetes_text.few(running)}"] if running else []
     return [*said, DISCLAIMER] if answer.found else said

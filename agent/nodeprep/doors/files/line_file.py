@@ -35,7 +35,11 @@ class LineFile:
                 whole = _cut_torn(descriptor)
                 if _written(descriptor, lines, whole) != len(lines):  # the disk took a part of it
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.path)
-                os.fsync(descriptor)
+                try:
+                    os.fsync(descriptor)
+                except OSError:
+                    os.ftruncate(descriptor, whole)
+                    raise
                 return whole + len(lines)
             finally:
                 os.close(descriptor)
