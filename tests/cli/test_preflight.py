@@ -110,6 +110,22 @@ def test_the_finding_behind_our_taint_and_since_when(tmp_path: Path) -> None:
     }
 
 
+def test_it_waits_only_where_waiting_can_help(tmp_path: Path) -> None:
+    """Not for what is not judged, and not for a gang that never starts."""
+    full = look(judged("a", "Ready", "True", "Ready", room={"nvidia.com/gpu": "0"}))
+    (wants,) = report(workers(1), full, tmp_path).jobs
+    assert wants.waits
+    (foreign,) = report(workers(1, schedulerName="yunikorn"), full, tmp_path).jobs
+    assert not foreign.waits
+    gang = {"schedulingPolicy": {"minAvailable": 5}}
+    (never,) = report(
+        kubeflow("JAXJob", "jaxReplicaSpecs", {"Worker": {"replicas": 1, "template": template(GPUS)}}, runPolicy=gang),
+        full,
+        tmp_path,
+    ).jobs
+    assert not never.waits
+
+
 def test_of_a_silent_agent_nobody_knows(tmp_path: Path) -> None:
     closed, there = judged("a", "Unhealthy", "False", taints=[TAINT]), judged("b", "Ready", "True", "Ready")
     found = report(workers(1), look(closed, there, silent=("a", "b")), tmp_path)
@@ -198,12 +214,11 @@ def test_the_four_seeds_are_as_the_schema_says() -> None:
         VALIDATOR.validate(json.loads(json.dumps(preflight_json.document(preflight_report.report(file, seen)))))
 
 
-def test_a_remark_names_file_and_line(tmp_path: Path) -> None:
+def test_a_remark_names_file_and_line() -> None:
     file = manifest_file.read(str(job_values.HERE / "seed-003.yaml"))
     (job,) = file.manifest.jobs
     places = [file.place(job, one).rpartition("/")[2] for one in job.lints]
     assert places == ["seed-003.yaml:8"]
-    assert tmp_path.exists()
 
 
 WRONG = [

@@ -13,7 +13,7 @@ from tests.jobs.job_values import cluster, container, job, node, pod, template, 
 
 Object = dict[str, Any]
 
-GATE = GateNames(("nodeprep.io/unhealthy", "nodeprep.io/bootstrap"), "rdma.capable", "nodeprep.io/profile.")
+GATE = GateNames(("nodeprep.io/unhealthy", "nodeprep.io/bootstrap"))
 SHM: Object = {
     "volumes": [{"name": "dshm", "emptyDir": {"medium": "Memory"}}],
 }
@@ -113,3 +113,19 @@ def test_a_gang_by_labels_alone_is_none_on_a_plain_scheduler() -> None:
     labels = {f"{GROUP}/name": "g", f"{GROUP}/min-available": "1"}
     assert words(pod(labels=labels)) == ["GangWithoutScheduler"]
     assert words(pod(labels=labels, schedulerName="volcano")) == []
+
+
+WALKS = [
+    ({"key": "nodeprep.io/unhealthy", "value": "NoSignal", "effect": "NoSchedule"}, True),
+    ({"key": "nodeprep.io/unhealthy", "operator": "Exists"}, True),
+    ({"operator": "Exists"}, True),
+    ({"key": "nodeprep.io/unhealthy", "operator": "Equal", "value": "", "effect": "NoSchedule"}, False),
+    ({"key": "nodeprep.io/unhealthy", "operator": "Exists", "effect": "PreferNoSchedule"}, False),
+]
+
+
+@pytest.mark.parametrize(("toleration", "walks"), WALKS, ids=range(len(WALKS)))
+def test_a_toleration_walks_by_the_reason_of_the_day_or_by_any(toleration: Object, walks: bool) -> None:
+    """The value of our taint is the reason, and never empty."""
+    found = job_lints.lints(job(pod(tolerations=[toleration])), cluster(node()), GATE)
+    assert ("WalksThroughGate" in [one.word for one in found]) is walks

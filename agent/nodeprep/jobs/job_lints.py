@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from nodeprep.jobs import placement
 from nodeprep.jobs.job_cluster import JobCluster
 from nodeprep.jobs.job_model import Job, JobLint, JobRole
-from nodeprep.jobs.node_terms import IN, KEEPS_AWAY, NodeTaint, NodeTerm
+from nodeprep.jobs.node_terms import EXISTS, IN, KEEPS_AWAY, NodeTerm
 from nodeprep.jobs.pod_template import DEFAULT_SCHEDULER
 from nodeprep.pattern import Pattern
 from nodeprep.values import Value
@@ -24,11 +24,9 @@ POD_INTERFACES = ("eth0", "lo")
 
 
 class GateNames(Value):
-    """The names by which nodeprep keeps pods away or draws them: keys of its taints, and labels that it alone sets."""
+    """The names by which nodeprep keeps pods away: keys of its taints."""
 
     taints: tuple[str, ...]
-    rdma_label: str
-    profile_label: str
 
 
 def lints(job: Job, cluster: JobCluster, gate: GateNames, terway: tuple[str, ...] = ()) -> tuple[JobLint, ...]:
@@ -95,8 +93,11 @@ def _devices(job: Job, role: JobRole) -> Iterator[JobLint]:
 
 
 def _gate(role: JobRole, gate: GateNames) -> Iterator[JobLint]:
-    taints = [NodeTaint(key, "", effect) for key in gate.taints for effect in KEEPS_AWAY]
-    walks = [one for one in role.pod.demand.tolerations if any(one.tolerates(taint) for taint in taints)]
+    walks = [
+        one
+        for one in role.pod.demand.tolerations
+        if one.key in ("", *gate.taints) and one.effect in ("", *KEEPS_AWAY) and (one.operator == EXISTS or one.value)
+    ]  # the taint's value is the reason of the day, so no toleration of an empty one walks
     if walks:
         which = f"key {walks[0].key}" if walks[0].key else "operator Exists without a key"
         words = f"{role.name} tolerates nodeprep's taint ({which}): it would land on a node that is not ready"

@@ -66,6 +66,7 @@ def read(documents: Iterable[object], namespace: str = "default") -> JobManifest
     made = [_finished(one, groups) for one in jobs]
     joined = {(one.namespace, one.gang.group) for one in made if one.roles and one.gang}
     kept = tuple(one for one in made if one.kind != "PodGroup" or (one.namespace, one.name) not in joined)
+    kept = tuple(replace(one, lints=(*one.lints, *other_kinds.lint_of_gang(one))) for one in _together(kept))
     passed = tuple(f"{one.kind} {one.name}" for one in parts if one.kind in PASSED_OVER)
     return JobManifest(kept, passed)
 
@@ -93,6 +94,7 @@ def _objects(whole: ManifestPart, place: int, namespace: str) -> Iterator[JobPar
     is_known = (api, kind) in READERS or kind in PASSED_OVER or (kind == "TrainJob" and api.startswith(TRAINER))
     if not is_known:
         raise InvalidValueError((*whole.keys, "kind"), f"{kind} {api}", f"one of {', '.join(KNOWN)}")
+    _ = part.name  # it is read here, where an error has its place
     yield part
 
 
@@ -112,5 +114,30 @@ def _finished(job: Job, groups: Mapping[tuple[str, str], JobGang | None]) -> Job
     gang = groups.get((job.namespace, name)) if name else None
     if gang is None and name and job.gang is not None:
         gang = replace(job.gang, group=name)
-    made = job if gang is None else replace(job, gang=gang)
-    return replace(made, lints=(*made.lints, *other_kinds.lint_of_gang(made)))
+    return job if gang is None else replace(job, gang=gang)
+
+
+def _together(jobs: tuple[Job, ...]) -> Iterator[Job]:
+    """The jobs, and those of one gang as one: their pods start together or not at all."""
+    gangs: dict[tuple[str, str], list[Job]] = {}
+    for one in jobs:
+        if one.roles and one.gang is not None and one.gang.group:
+            gangs.setdefault((one.namespace, one.gang.group), []).append(one)
+    for one in jobs:
+        key = (one.namespace, one.gang.group) if one.roles and one.gang is not None else ("", "")
+        members = gangs.get(key, [one])
+        if one is members[0]:
+            yield one if len(members) == 1 else _joined(members)
+
+
+def _joined(members: list[Job]) -> Job:
+    """One job of all members of a gang, with the name of the first."""
+    first = members[0]
+    roles = [replace(role, name=f"{one.name}/{role.name}") for one in members for role in one.roles]
+    return replace(
+        first,
+        name=f"{first.name} and {len(members) - 1} more of gang {first.gang.group if first.gang else ''}",
+        roles=tuple(roles),
+        lints=tuple(lint for one in members for lint in one.lints),
+        unclaimed=tuple(dict.fromkeys(what for one in members for what in one.unclaimed)),
+    )

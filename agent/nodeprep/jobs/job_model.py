@@ -59,10 +59,10 @@ class Job(Value):
 
     @property
     def minimum(self) -> int:
-        """How many pods have to start together for the job to start: all of them without a gang."""
+        """How many pods have to start together for the job to start: all of them without a gang, and one at least."""
         if not self.roles:
             return 0
-        return self.pods if self.gang is None else self.gang.minimum
+        return self.pods if self.gang is None else max(self.gang.minimum, min(1, self.pods))
 
     @property
     def title(self) -> str:

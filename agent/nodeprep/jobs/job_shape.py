@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from nodeprep import typed_yaml
 from nodeprep.jobs.job_model import JobGang, JobLint, JobRole
 from nodeprep.jobs.manifest_part import ManifestPart
+from nodeprep.typed_yaml import InvalidValueError
 from nodeprep.values import Value
 
 DROPPED = "DroppedField"
@@ -24,6 +25,7 @@ LATER_FIELDS = ("resources", "schedulingGroup", "workloadRef", "hostnameOverride
 POD_TEMPLATE_FIELDS = ("metadata", "spec")
 GROUP_ANNOTATION = "scheduling.k8s.io/group-name"  # the Volcano PodGroup of a pod
 GROUP_NAME = ("pod-group.scheduling.sigs.k8s.io/name", "scheduling.x-k8s.io/pod-group")
+COUNT_DIGITS = 10  # of a number of pods, which is an int32
 GROUP_MINIMUM = "pod-group.scheduling.sigs.k8s.io/min-available"
 
 
@@ -71,10 +73,13 @@ def dropped_of_pod(template: ManifestPart, whose: str, drops: tuple[str, ...] = 
 
 
 def gang_by_labels(roles: Iterable[JobRole]) -> JobGang | None:
-    """The gang that the pods' own labels or annotations ask for (scheduler-plugins' coscheduling)."""
+    """The gang that the pods' own labels ask for (scheduler-plugins' coscheduling). Raises InvalidValueError."""
     for role in roles:
         minimum = role.pod.labels.get(GROUP_MINIMUM, "")
         name = next((role.pod.labels[key] for key in GROUP_NAME if key in role.pod.labels), "")
-        if name and minimum.isdecimal():
+        if name and minimum:
+            if not minimum.isdecimal() or len(minimum) > COUNT_DIGITS:
+                keys = (*role.pod.keys[:-1], "metadata", "labels", GROUP_MINIMUM)
+                raise InvalidValueError(keys, minimum, "a whole number of pods")
             return JobGang(int(minimum), f"label {GROUP_MINIMUM}", group=name)
     return None

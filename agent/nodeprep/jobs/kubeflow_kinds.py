@@ -49,12 +49,16 @@ V1ALPHA1_FIELDS = (
 
 
 class ReplicaShape(Value):
-    """A kind whose spec has a mapping of replica specs. `roles` are its names there, `fields` those of its spec."""
+    """A kind whose spec has a mapping of replica specs. `roles` are its names there, `fields` those of its spec.
+
+    Its operator refuses a job without the role `required`, and without a container of the name `container`.
+    """
 
     key: str
     roles: tuple[str, ...]
     fields: tuple[str, ...]
     container: str = ""
+    required: str = ""
 
 
 SHAPES: Mapping[tuple[str, str], ReplicaShape] = {
@@ -68,14 +72,16 @@ SHAPES: Mapping[tuple[str, str], ReplicaShape] = {
         "pytorchReplicaSpecs", ("Master", "Worker"), ("elasticPolicy", "nprocPerNode"), "pytorch"
     ),
     ("kubeflow.org/v1", "MPIJob"): ReplicaShape(
-        "mpiReplicaSpecs", ("Launcher", "Worker"), ("slotsPerWorker", "cleanPodPolicy", "mainContainer")
+        "mpiReplicaSpecs", ("Launcher", "Worker"), ("slotsPerWorker", "cleanPodPolicy", "mainContainer"), "", "Launcher"
     ),
     (V2BETA1, "MPIJob"): ReplicaShape(
         "mpiReplicaSpecs",
         ("Launcher", "Worker"),
         ("slotsPerWorker", "runLauncherAsWorker", "sshAuthMountPath", "launcherCreationPolicy", "mpiImplementation"),
+        "",
+        "Launcher",
     ),
-    ("kubeflow.org/v1", "XGBoostJob"): ReplicaShape("xgbReplicaSpecs", ("Master", "Worker"), (), "xgboost"),
+    ("kubeflow.org/v1", "XGBoostJob"): ReplicaShape("xgbReplicaSpecs", ("Master", "Worker"), (), "xgboost", "Master"),
     ("kubeflow.org/v1", "PaddleJob"): ReplicaShape(
         "paddleReplicaSpecs", ("Master", "Worker"), ("elasticPolicy",), "paddle"
     ),
@@ -101,6 +107,10 @@ def replicas(part: JobPart) -> Job:
     for name, one in specs:
         if name.lower() not in names:
             raise InvalidValueError(one.keys, name, f"one of {', '.join(shape.roles)}")
+    if shape.required and all(name.lower() != shape.required.lower() for name, _ in specs):
+        raise InvalidValueError(
+            (*part.spec.keys, shape.key, shape.required), None, "that role: its operator refuses a job without it"
+        )
     lints = tuple(_lints(part, shape, tuple(one for _, one in specs)))
     policy = part.spec.part(RUN_POLICY)
     held = (kubernetes_kinds.SUSPENDED,) if policy.truth("suspend") else ()
@@ -144,7 +154,9 @@ def _with_resources(template: ManifestPart, resources: Object) -> ManifestPart:
 def _role(part: JobPart, name: str, one: ManifestPart, there: set[str]) -> JobRole:
     init, adds = _added(part, name.lower(), there)
     pod = pod_template.read(one.part("template"), drops=job_shape.LATER_FIELDS, more_init=init)
-    return JobRole(name, one.count("replicas", 1), pod, adds=adds)
+    # mpi-operator 0.6.0 has no worker where none is stated (pkg/apis/kubeflow/v2beta1/default.go).
+    count = 0 if (part.api, name.lower()) == (V2BETA1, "worker") else 1
+    return JobRole(name, one.count("replicas", count), pod, adds=adds)
 
 
 def _added(part: JobPart, role: str, there: set[str]) -> tuple[tuple[Object, ...], tuple[str, ...]]:

@@ -7,6 +7,7 @@ from nodeprep.jobs.job_model import Job, JobLint, JobRole
 from nodeprep.jobs.job_shape import JobPart
 from nodeprep.jobs.manifest_part import ManifestPart
 from nodeprep.jobs.pod_template import Unclaimed
+from nodeprep.typed_yaml import InvalidValueError
 
 JOB_FIELDS = frozenset(
     """activeDeadlineSeconds backoffLimit backoffLimitPerIndex completionMode completions manualSelector managedBy
@@ -18,6 +19,22 @@ WORKLOAD_FIELDS = frozenset(
     updateStrategy podManagementPolicy serviceName volumeClaimTemplates persistentVolumeClaimRetentionPolicy
     ordinals""".split()  # noqa: SIM905 - a list of that many words
 )
+# jobset.x-k8s.io/v1alpha2, JobSet 0.10 (api/jobset/v1alpha2/jobset_types.go).
+JOB_SET_FIELDS = (
+    "replicatedJobs",
+    "network",
+    "successPolicy",
+    "failurePolicy",
+    "startupPolicy",
+    "suspend",
+    "coordinator",
+    "managedBy",
+    "ttlSecondsAfterFinished",
+    "volumeClaimPolicies",
+)
+REPLICATED_FIELDS = ("name", "groupName", "template", "replicas", "dependsOn")
+EXCLUSIVE = "alpha.jobset.sigs.k8s.io/exclusive-topology"
+PAUSED = Unclaimed("it is paused: a new Deployment makes no pods until somebody resumes it")
 SUSPENDED = Unclaimed("it is suspended: its pods come when somebody resumes it")
 
 
@@ -47,14 +64,19 @@ def workload(part: JobPart) -> Job:
         Unclaimed(f"volume claim template {one.part('metadata').text('name')}: where its volume may be attached")
         for one in part.spec.parts("volumeClaimTemplates")
     )
-    return made(part, (role,), lints, claims)
+    held = (PAUSED,) if part.kind == "Deployment" and part.spec.truth("paused") else ()
+    return made(part, (role,), lints, (*claims, *held))
 
 
 def job_set(part: JobPart) -> Job:
     """Each replicated job is so many Jobs, with the pods of one each."""
     roles, lints = replicated(part.spec)
     held = (SUSPENDED,) if part.spec.truth("suspend") else ()
-    return made(part, roles, lints, held)
+    if not roles:
+        raise InvalidValueError((*part.spec.keys, "replicatedJobs"), part.spec.value.get("replicatedJobs"), "a list")
+    if EXCLUSIVE in part.whole.part("metadata").texts("annotations"):
+        held = (*held, Unclaimed(f"{EXCLUSIVE}: its controller adds required pod affinity and anti-affinity"))
+    return made(part, roles, (*job_shape.dropped(part.spec, JOB_SET_FIELDS, "a JobSet"), *lints), held)
 
 
 def replicated(spec: ManifestPart) -> tuple[tuple[JobRole, ...], tuple[JobLint, ...]]:
@@ -64,7 +86,7 @@ def replicated(spec: ManifestPart) -> tuple[tuple[JobRole, ...], tuple[JobLint, 
     for one in spec.parts("replicatedJobs"):
         role, more = indexed(one.part("template", "spec"), one.text("name"))
         roles.append(JobRole(role.name, role.replicas * one.count("replicas", 1), role.pod))
-        lints += more
+        lints += [*job_shape.dropped(one, REPLICATED_FIELDS, "a replicated job of a JobSet"), *more]
     return tuple(roles), tuple(lints)
 
 
@@ -85,6 +107,9 @@ def made(
 ) -> Job:
     """The job of these roles, with the gang that its pods' labels ask for."""
     gang = job_shape.gang_by_labels(roles)
+    queue = part.whole.part("metadata").texts("labels").get(pod_template.QUEUE_LABEL)
+    if queue is not None:
+        unclaimed = (*unclaimed, pod_template.of_kueue(queue))
     return Job(
         document=part.document,
         api=part.api,

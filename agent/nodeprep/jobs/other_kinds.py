@@ -34,6 +34,8 @@ RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
 SUBMITTER: Object = {
     "spec": {"containers": ({"name": "submitter", "resources": {"requests": {"cpu": "500m", "memory": "200Mi"}}},)}
 }
+# Beside each worker, until the head answers (ray-operator/controllers/ray/common/pod.go).
+WAIT_GCS: Object = {"name": "wait-gcs-ready", "resources": {"requests": {"cpu": "200m", "memory": "256Mi"}}}
 AUTOSCALER: Object = {
     "name": "autoscaler",
     "restartPolicy": "Always",
@@ -50,10 +52,11 @@ def volcano_job(part: JobPart) -> Job:
     for one in part.spec.parts("tasks"):
         lints += job_shape.dropped(one, TASK_FIELDS, "a task of a Volcano Job")
         lints += job_shape.dropped_of_pod(one.part("template"), "a Volcano Job", job_shape.LATER_FIELDS)
+    of_tasks = sum(role.minimum or 0 for role in roles)
+    minimum = part.spec.count("minAvailable", 0) or of_tasks
+    if minimum < of_tasks:  # then the scheduler passes over those of the tasks (job_info.go, CheckTaskReady)
+        roles = tuple(replace(role, minimum=None) for role in roles)
     job = kubernetes_kinds.made(part, roles, tuple(lints))
-    minimum = part.spec.count("minAvailable", 0) or sum(
-        role.replicas if role.minimum is None else role.minimum for role in roles
-    )
     gang = JobGang(minimum, "minAvailable of the Volcano Job", part.spec.text("queue") or DEFAULT_QUEUE)
     return replace(job, gang=gang)
 
@@ -66,7 +69,7 @@ def _task(part: JobPart, one: ManifestPart) -> JobRole:
         demand = replace(pod.demand, heeds_overcommitment=scheduler == VOLCANO)
         pod = replace(pod, demand=demand, scheduler=scheduler, unclaimed=(*trouble, *pod.unclaimed))
     replicas = one.count("replicas", 1)
-    least = one.count("minAvailable", replicas) if "minAvailable" in one else None
+    least = one.count("minAvailable", replicas)  # the webhook sets it to replicas where it is not stated
     return JobRole(one.text("name") or "task", replicas, pod, minimum=least)
 
 
@@ -80,17 +83,26 @@ def pod_group(part: JobPart) -> Job:
 def ray_job(part: JobPart) -> Job:
     """Head, workers and, in mode K8sJobMode, the pod that submits."""
     cluster = part.spec.part("rayClusterSpec")
+    if not cluster.value and not part.spec.part("clusterSelector").value:
+        wanted = "a Ray cluster of its own, or a clusterSelector"
+        raise InvalidValueError((*part.spec.keys, "rayClusterSpec"), part.spec.value.get("rayClusterSpec"), wanted)
     if not cluster.value:
         unclaimed = (Unclaimed("clusterSelector: it runs on a Ray cluster that is there already", may_allow=True),)
         return kubernetes_kinds.made(part, (), (), unclaimed)
     head = cluster.part("headGroupSpec", "template")
     scales = cluster.truth("enableInTreeAutoscaling")
-    added = ("an autoscaler of 500m cpu, 512Mi memory",) if scales else ()
-    roles = [JobRole("head", 1, pod_template.read(head, more_init=(AUTOSCALER,) if scales else ()), adds=added)]
+    stated = cluster.part("autoscalerOptions", "resources").value
+    beside = {**AUTOSCALER, "resources": stated} if stated else AUTOSCALER
+    told = "with its autoscalerOptions" if stated else "of 500m cpu, 512Mi memory"
+    added = (f"an autoscaler {told}",) if scales else ()
+    roles = [JobRole("head", 1, pod_template.read(head, more_init=(beside,) if scales else ()), adds=added)]
     lints = [*job_shape.dropped_of_pod(head, "a RayJob")]
     for one in cluster.parts("workerGroupSpecs"):
         count = max(one.count("replicas", 0), one.count("minReplicas", 0)) * one.count("numOfHosts", 1)
-        roles.append(JobRole(one.text("groupName") or "worker", count, pod_template.read(one.part("template"))))
+        count = 0 if one.truth("suspend") else count
+        pod = pod_template.read(one.part("template"), more_init=(WAIT_GCS,))
+        adds = ("an init container of 200m cpu, 256Mi memory",)
+        roles.append(JobRole(one.text("groupName") or "worker", count, pod, adds=adds))
         lints += job_shape.dropped_of_pod(one.part("template"), "a RayJob")
     if part.spec.text("submissionMode", "K8sJobMode") == "K8sJobMode":
         roles.append(_submitter(part.spec))
@@ -117,7 +129,12 @@ def train_job(part: JobPart, runtimes: Mapping[tuple[str, str], ManifestPart]) -
         words = f"{kind} {name or '(no name)'} is not in the file: put it there to have its pods judged"
         held.append(Unclaimed(words, may_allow=True))
         return kubernetes_kinds.made(part, (), (), tuple(held))
+    if "mpi" in runtime.part("spec", "mlPolicy"):
+        held.append(Unclaimed("an MPI runtime: how it splits launcher and nodes", may_allow=True))
     roles = tuple(_trained(part.spec.part("trainer"), runtime.part("spec")))
+    if not roles:
+        keys = (*runtime.part("spec", "template", "spec").keys, "replicatedJobs")
+        raise InvalidValueError(keys, None, "a list of replicated jobs")
     return kubernetes_kinds.made(part, roles, (), tuple(held))
 
 

@@ -124,7 +124,7 @@ def _is_exact(job: Job, roles: tuple[RoleAnswer, ...]) -> bool:
 
 def _needed(role: JobRole, job: Job) -> bool:
     """Whether the job cannot do without a pod of this role."""
-    return role.minimum != 0 and job.pods - role.replicas < job.minimum
+    return bool(role.minimum) or job.pods - role.replicas < job.minimum
 
 
 def _able(role: JobRole, cluster: JobCluster) -> dict[str, int]:

@@ -32,6 +32,7 @@ BOUND_VOLUMES = (
 IPC_LOCK, EVERYTHING = "IPC_LOCK", "ALL"
 SHM = "/dev/shm"  # noqa: S108 - a path in the container
 QUEUE_LABEL = "kueue.x-k8s.io/queue-name"
+NATIVE_PREFIX = "kubernetes.io/"  # resources under it are Kubernetes' own
 RESOURCES = ("requests", "limits")
 
 Object = Mapping[str, Any]
@@ -127,6 +128,11 @@ def unclaimed_scheduler(name: str) -> tuple[Unclaimed, ...]:
     return (Unclaimed(words, may_allow=True),)
 
 
+def of_kueue(queue: str) -> Unclaimed:
+    """What Kueue decides of a job in its queue."""
+    return Unclaimed(f"Kueue's queue {queue}: its quota, and what its flavors add", may_allow=True)
+
+
 def _unclaimed(spec: ManifestPart, template: PodTemplate) -> Iterator[Unclaimed]:
     yield from unclaimed_scheduler(template.scheduler)
     yield from map(Unclaimed, _unclaimed_places(spec))
@@ -140,8 +146,7 @@ def _unclaimed(spec: ManifestPart, template: PodTemplate) -> Iterator[Unclaimed]
     if template.scheduler == VOLCANO and "resources" in spec:
         yield Unclaimed(f"resources of the whole pod: {VOLCANO} counts those of its containers", may_allow=True)
     if QUEUE_LABEL in template.labels:
-        words = f"Kueue's queue {template.labels[QUEUE_LABEL]}: its quota, and what its flavors add"
-        yield Unclaimed(words, may_allow=True)
+        yield of_kueue(template.labels[QUEUE_LABEL])
     for one in template.demand.tolerations:
         if one.operator not in TOLERATION_OPERATORS:
             yield Unclaimed(f"toleration of {one.key} with operator {one.operator} (alpha)", may_allow=True)
@@ -181,6 +186,27 @@ def _require_quantities(spec: ManifestPart) -> None:
         for name, value in one.value.items():
             if quantities.nanos(value) is None:
                 raise InvalidValueError((*one.keys, name), value, quantities.QUANTITY_WORDS)
+    for holder in holders:
+        _require_limits(holder.part("resources"))
+
+
+def _require_limits(resources: ManifestPart) -> None:
+    """Raise InvalidValueError where the API server refuses a request beside its limit.
+
+    No request is above its limit. Of an extended resource both are the same whole number (validation.go).
+    """
+    requests, limits = resources.part("requests"), resources.part("limits")
+    for name, value in (*requests.value.items(), *limits.value.items()):
+        is_extended = "/" in name and not name.startswith(NATIVE_PREFIX)
+        if is_extended and (quantities.nanos(value) or 0) % 10**9:
+            raise InvalidValueError((*resources.keys, "limits", name), value, "a whole number of a device")
+    for name, value in requests.value.items():
+        limit, asked = quantities.nanos(limits.value.get(name)), quantities.nanos(value) or 0
+        is_extended = "/" in name and not name.startswith(NATIVE_PREFIX)
+        if is_extended and limit != asked:
+            raise InvalidValueError((*requests.keys, name), value, "the same number as its limit, as of each device")
+        if limit is not None and asked > limit:
+            raise InvalidValueError((*requests.keys, name), value, f"at most its limit, {limits.value[name]}")
 
 
 def _plain(spec: ManifestPart, key: str) -> tuple[Object, ...]:

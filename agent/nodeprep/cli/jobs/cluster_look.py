@@ -23,6 +23,7 @@ from nodeprep.values import Value
 
 VOLCANO_GROUP, VOLCANO_JOBS = "scheduling.volcano.sh/v1beta1", "batch.volcano.sh/v1alpha1"
 POD_GROUP, OPEN_QUEUE = "PodGroup", "Open"
+QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"  # of a pod that no Volcano Job made
 CAPABILITY = "capability"  # of a queue: the most that its pods may have together
 TERWAY_APPS = ("terway-eniip", "terway-eni", "terway")
 SYSTEM_NAMESPACE = "kube-system"
@@ -155,9 +156,10 @@ def _unserved_kind(job: Job, served: frozenset[str] | None | Unreadable) -> str:
 def _volcano(api: ApiLists, job: Job) -> VolcanoState:
     """What Volcano's queue and PodGroup say; nothing of a job that another scheduler places."""
     is_volcanos = job.kind == POD_GROUP or any(role.pod.scheduler == VOLCANO for role in job.roles)
-    if job.gang is None or not is_volcanos:
+    if not is_volcanos:
         return VolcanoState()
-    name = job.gang.queue or "default"
+    annotated = next(filter(None, (role.pod.annotations.get(QUEUE_ANNOTATION) for role in job.roles)), "")
+    name = (job.gang.queue if job.gang is not None else "") or annotated or "default"
     queue = api.get(VOLCANO_GROUP, "queues", name)
     if isinstance(queue, Unreadable):
         return VolcanoState(unknown=(f"Volcano's queue {name}: {queue}",), group=_group_line(api, job))

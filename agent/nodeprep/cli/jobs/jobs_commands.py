@@ -28,7 +28,7 @@ def preflight(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: Annotated[
-        str, typer.Option("--namespace", "-n", metavar="NAME", help="Of objects in FILE that name none, as in kubectl.")
+        str, typer.Option("--namespace", "-n", metavar="NAME", help="Of objects in FILE that name none.")
     ] = "default",
     agents: Annotated[
         str, typer.Option("--agents-namespace", metavar="NAME", help="Where the agents run and keep their Leases.")

@@ -49,15 +49,7 @@ def _job(report: PreflightReport, one: JobReport) -> dict[str, Any]:
         "podGroup": one.group or None,
         "hindrances": list(one.hindrances),
         "unjudged": list(one.unknown),
-        "lints": [
-            {
-                "word": shown.lint.word,
-                "place": shown.place,
-                "key": typed_yaml.dotted(shown.lint.keys),
-                "text": shown.lint.text,
-            }
-            for shown in one.lints
-        ],
+        "lints": [_lint(shown) for shown in one.lints],
         "doubts": [{"name": name, "text": text} for name, text in report.doubts(one)],
         "roles": [_role(report, role) for role in answer.roles],
     }

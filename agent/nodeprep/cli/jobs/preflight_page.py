@@ -60,9 +60,7 @@ def _job(page: Page, report: PreflightReport, one: JobReport, *, wide: bool) -> 
         page.item("", words)
     if one.answer.roles:
         page.gap()
-        page.lines += page_layout.columns(
-            [("ROLE", "PODS", "FIT", "NODES", "EACH WANTS"), *map(_role, one.answer.roles)]
-        )
+        page.lines += page_layout.columns([ROLE_COLUMNS, *map(_role, one.answer.roles)])
     refused = list(refusals(one))
     if refused:
         page.gap()

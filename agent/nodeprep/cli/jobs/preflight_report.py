@@ -54,7 +54,9 @@ class JobReport(Value):
     @property
     def waits(self) -> bool:
         """Whether it cannot start as far as we know, which time may change."""
-        return bool(self.hindrances) or self.answer.starts is False
+        gang = self.job.gang
+        never = gang is not None and bool(self.job.roles) and gang.minimum > self.job.pods
+        return self.word is StartWord.CANNOT and not never
 
 
 class PreflightReport(Value):
@@ -101,7 +103,7 @@ class PreflightReport(Value):
 def report(file: ManifestFile, look: ClusterLook) -> PreflightReport:
     """The answers to the jobs of a file."""
     policy = look.policy
-    gate = GateNames((policy.unhealthy_taint, policy.bootstrap_taint), policy.rdma_label, PROFILE)
+    gate = GateNames((policy.unhealthy_taint, policy.bootstrap_taint))
     answers = placement.ask(file.manifest.jobs, look.cluster)
     made = []
     for answer, job, unserved, volcano in zip(answers, file.manifest.jobs, look.unserved, look.volcano, strict=True):
