@@ -25,6 +25,7 @@ if __name__ == "__main__":
 
 from nodeprep.jobs import job_cluster, job_manifest, placement
 from nodeprep.jobs.job_cluster import JobCluster
+from nodeprep.jobs.job_manifest import DocumentError
 from nodeprep.jobs.pod_template import VOLCANO
 from tests.rigs import cluster as rig
 from tests.rigs import cluster_setup, progress
@@ -96,6 +97,12 @@ class Agreement:
 
     def place(self, number: int, pod: Object) -> None:
         expected, found = set[str](), ""
+        if refused := self.refused(pod):
+            if self.made(pod):
+                told = {"seed": self.seed, "draw": number, "preflight": refused, "API server": "takes it"}
+                self.disagreements.append(f"{json.dumps(told)}\n{json.dumps(pod)}")
+            self.counts["refused by both"] += 1
+            return
         for _ in range(AGAIN):
             expected = self.expected(pod)
             if not self.made(pod):
@@ -115,6 +122,14 @@ class Agreement:
         told = {"seed": self.seed, "draw": number, "preflight": sorted(expected), "scheduler": found or "Pending"}
         whole = {"pod": pod, "nodes": self.items(NODES), "pods": self.items(PODS)}
         self.disagreements.append(f"{json.dumps(told)}\n{json.dumps(whole)}")
+
+    def refused(self, pod: Object) -> str:
+        """Why preflight calls the manifest wrong; "" if it does not."""
+        try:
+            job_manifest.read([pod])
+        except DocumentError as error:
+            return str(error.error)
+        return ""
 
     def expected(self, pod: Object) -> set[str]:
         """The Nodes that preflight takes for possible, from the same objects that the command reads."""
