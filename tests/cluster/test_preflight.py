@@ -199,13 +199,12 @@ def test_it_waits_until_a_node_is_free(three: Scheduled, tmp_path: Path) -> None
         three.create(PODS, {**whole, "spec": {**whole["spec"], "nodeName": name}})
     (tmp_path / "job.yaml").write_text(json.dumps(GPU_POD))
     words = ("-f", str(tmp_path / "job.yaml"), "--wait")
-    done = preflight(three, *words, "1s")
-    assert done.returncode == 1
-    assert "waiting: Pod default/gpus: 0 of 1 pods fit now" in done.stderr
+    assert preflight(three, *words, "1s").returncode == 1
     later = fleet.later(lambda: three.call("DELETE", f"{PODS}/on-gpu-2?gracePeriodSeconds=0"))
     done = preflight(three, *words, "2m")
     later.join()
     assert done.returncode == 0, done.stdout
+    assert "waiting: Pod default/gpus: 0 of 1 pods fit now" in done.stderr
 
 
 def test_a_pod_that_is_being_deleted_takes_its_room(three: Scheduled, tmp_path: Path) -> None:
