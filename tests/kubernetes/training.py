@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Thread
+from urllib.parse import urlencode
 
 import yaml
 
@@ -71,12 +72,14 @@ class Announced:
 
 
 @contextmanager
-def announced(cluster: Cluster, path: str, name: str) -> Iterator[Announced]:
-    """Follows one object of a list, from now on, for a day at most."""
+def announced(cluster: Cluster, path: str, name: str = "", labels: str = "") -> Iterator[Announced]:
+    """Follows one object of a list by its name, or several by "key=value", from now on, for a day at most."""
     said, link = Announced(), cluster.link()
     link.timeout = None
+    fields = f"metadata.name={name}" if name else ""
+    chosen = urlencode({"fieldSelector": fields, "labelSelector": labels})
     # Left to itself, the server ends a watch after half an hour or more.
-    link.request("GET", f"{path}?watch=1&timeoutSeconds=86400&fieldSelector=metadata.name%3D{name}")
+    link.request("GET", f"{path}?watch=1&timeoutSeconds=86400&{chosen}")
     answer = link.getresponse()
 
     def follow() -> None:
