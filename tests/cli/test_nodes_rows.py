@@ -45,6 +45,15 @@ def told(
     )
 
 
+def test_a_new_node_has_nothing_that_an_agent_left_behind() -> None:
+    taint = {"key": "nodeprep.io/bootstrap", "effect": "NoSchedule"}
+    new = told(node("", "", taints=[taint]), None)
+    assert (new.state, new.reason, new.readiness) == ("-", "NoAgent", Readiness.NOT_READY)
+    assert new.message == "a new node: none has run there yet"
+    assert told(node("", "", taints=[taint, UNHEALTHY]), None).message == "left behind: a taint"
+    assert told(node(taints=[taint]), None).message == "left behind: Ready"
+
+
 def test_a_ready_node() -> None:
     said = told(node(), used=6)
     assert (said.state, said.readiness, said.profiles) == ("Ready", Readiness.READY, ("rdma-roce",))

@@ -110,6 +110,20 @@ def test_the_finding_behind_our_taint_and_since_when(tmp_path: Path) -> None:
     }
 
 
+def test_a_finding_is_said_once_of_a_node(tmp_path: Path) -> None:
+    """The rows of a node follow each other, so that "the same" is what stands above."""
+    roles = {
+        "Master": {"replicas": 1, "template": template(wanting(limits={"cpu": "1"}))},
+        "Worker": {"replicas": 1, "template": template(wanting(limits={"cpu": "1"}), nodeSelector={RDMA: "true"})},
+    }
+    closed = (judged(name, "Unhealthy", "False", taints=[TAINT]) for name in ("a", "b"))
+    found = report(kubeflow("XGBoostJob", "xgbReplicaSpecs", roles), look(*closed), tmp_path)
+    table = page(found)[page(found).index(next(line for line in page(found) if line.startswith("NODE "))) + 1 :][:6]
+    assert [line.split()[0] for line in table] == ["a", "a", RDMA + ":", "b", "b", RDMA + ":"]
+    assert [line.count("mlx5_4/1 is DOWN") for line in table] == [1, 0, 0, 1, 0, 0]
+    assert [line.endswith(" (the same)") for line in table] == [False, True, True, False, True, True]
+
+
 def test_it_waits_only_where_waiting_can_help(tmp_path: Path) -> None:
     """Not for what is not judged, and not for a gang that never starts."""
     full = look(judged("a", "Ready", "True", "Ready", room={"nvidia.com/gpu": "0"}))

@@ -13,10 +13,15 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import yaml
+
+from tests.dashboards import targets
+from tests.dashboards.targets import Document
 from tests.rigs import prometheus_server
 from tests.rigs.waiting import until
 
 LOOPBACK = "127.0.0.1"
+RULES = targets.ROOT / "dashboards/plain/rules.yaml"
 DURATION = re.compile(r"\b(\d+)(ms|s|m|h|d)\b")
 SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -55,23 +60,45 @@ def answers(url: str) -> bool:
 
 
 @contextmanager
-def alertmanager(directory: Path, configuration: str) -> Iterator[str]:
-    """Alertmanager with this configuration; its address."""
+def alertmanager(directory: Path, configuration: str, inside: int | None = None) -> Iterator[str]:
+    """Alertmanager with this configuration; its address. `inside`: as for Prometheus."""
     prometheus_server.needed(prometheus_server.ALERTMANAGER)
     file, log, port = directory / "alertmanager.yaml", directory / "alertmanager.log", prometheus_server.free_port()
     file.write_text(configuration)
     url = f"http://{LOOPBACK}:{port}"
     words = (f"--config.file={file}", f"--storage.path={directory / 'alerts'}", "--cluster.listen-address=")
     with log.open("wb") as out:
-        command = (prometheus_server.ALERTMANAGER, *words, f"--web.listen-address={LOOPBACK}:{port}")
+        program = (*prometheus_server.entering(inside), prometheus_server.ALERTMANAGER)
+        command = (*program, *words, f"--web.listen-address={LOOPBACK}:{port}")
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
     try:
-        until(lambda: answers(f"{url}/-/ready") or process.poll() is not None, "Alertmanager is ready")
-        assert process.poll() is None, log.read_text()
-        yield url
+        with prometheus_server.way_in(inside, port):
+            until(lambda: answers(f"{url}/-/ready") or process.poll() is not None, "Alertmanager is ready")
+            assert process.poll() is None, log.read_text()
+            yield url
     finally:
         process.terminate()
         process.wait(60)
+
+
+def short_rules(factor: float) -> Document:
+    """The shipped rules with each duration divided, those in expressions too."""
+    document: Document = yaml.safe_load(RULES.read_text())
+    for group in document["groups"]:
+        for thing in (group, *group["rules"]):
+            for key in {"interval", "for", "keep_firing_for", "expr"} & set(thing):
+                thing[key] = shortened(thing[key], factor)
+    return document
+
+
+def alerts(url: str) -> list[Document]:
+    """Those that an Alertmanager has now."""
+    found: list[Document] = asked(f"{url}/api/v2/alerts")
+    return found
+
+
+def named(url: str, name: str) -> list[Document]:
+    return [one for one in alerts(url) if one["labels"]["alertname"] == name]
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -46,18 +46,25 @@ def discovered(node: str, pool: str, address: str, pod: str = "nodeprep-x7k2p") 
     """The target that service discovery makes of the agent's pod on a node: role pod, with the metadata of nodes."""
     daemonset = shipped_daemonset()
     template = daemonset["spec"]["template"]
-    (container,) = template["spec"]["containers"]
+    metadata = {"name": pod, "namespace": daemonset["metadata"]["namespace"], "labels": template["metadata"]["labels"]}
+    made = {"metadata": metadata, "spec": {**template["spec"], "nodeName": node}, "status": {"phase": "Running"}}
+    return target(made, {"metadata": {"name": node, "labels": node_labels(pool)}}, address)
+
+
+def target(pod: Document, node: Document, address: str) -> dict[str, str]:
+    """The same of a pod and a Node of the API server; the pod has one container, with one port."""
+    (container,) = pod["spec"]["containers"]
     (port,) = container["ports"]
     meta = {
-        "namespace": daemonset["metadata"]["namespace"],
-        "pod_name": pod,
-        "pod_node_name": node,
-        "pod_phase": "Running",
+        "namespace": pod["metadata"]["namespace"],
+        "pod_name": pod["metadata"]["name"],
+        "pod_node_name": pod["spec"]["nodeName"],
+        "pod_phase": pod["status"]["phase"],
         "pod_container_name": container["name"],
         "pod_container_port_name": port["name"],
-        "node_name": node,
+        "node_name": node["metadata"]["name"],
     }
-    for kind, labels in (("pod", template["metadata"]["labels"]), ("node", node_labels(pool))):
+    for kind, labels in (("pod", pod["metadata"]["labels"]), ("node", node["metadata"]["labels"])):
         for name, value in labels.items():
             meta[f"{kind}_label_{scrape_config.label_name(name)}"] = value
             meta[f"{kind}_labelpresent_{scrape_config.label_name(name)}"] = "true"

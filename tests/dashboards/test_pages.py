@@ -13,10 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from tests.dashboards import servers, targets
 from tests.dashboards.targets import Document
@@ -25,7 +23,6 @@ from tests.rigs.waiting import until
 
 FACTOR, ALERTMANAGER_FACTOR = 60, 30
 EXAMPLE = targets.ROOT / "dashboards/alertmanager.yaml"
-PLAIN = targets.ROOT / "dashboards/plain/rules.yaml"
 SECONDS = 180.0  # for a page; a fifth of it on a machine that does nothing else
 RECEIVER = "127.0.0.1:9095"
 SCRAPE = "1s"  # twice the shipped 30 s: 208 targets each half second would take a processor
@@ -97,32 +94,13 @@ def configuration(directory: Path, fleet: Fleet, proxy: int, alertmanager: str) 
     found["proxy_url"] = f"http://127.0.0.1:{proxy}"
     found["scrape_interval"] = found["scrape_timeout"] = SCRAPE
     rules = directory / "rules.yaml"
-    rules.write_text(json.dumps(short_rules()))
+    rules.write_text(json.dumps(servers.short_rules(FACTOR)))
     return {
         "global": {"evaluation_interval": "500ms"},
         "rule_files": [str(rules)],
         "scrape_configs": [found],
         "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager.removeprefix("http://")]}]}]},
     }
-
-
-def short_rules() -> Document:
-    """The shipped rules with each duration divided by FACTOR, those in expressions too."""
-    document: Document = yaml.safe_load(PLAIN.read_text())
-    for group in document["groups"]:
-        for thing in (group, *group["rules"]):
-            for key in {"interval", "for", "keep_firing_for", "expr"} & set(thing):
-                thing[key] = servers.shortened(thing[key], FACTOR)
-    return document
-
-
-def alerts(url: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = servers.asked(f"{url}/api/v2/alerts")
-    return found
-
-
-def named(url: str, name: str) -> list[dict[str, Any]]:
-    return [one for one in alerts(url) if one["labels"]["alertname"] == name]
 
 
 def test_two_hundred_nodes_by_one_switch_are_one_page_and_a_nic_elsewhere_is_a_second(tmp_path: Path) -> None:
@@ -135,11 +113,11 @@ def test_two_hundred_nodes_by_one_switch_are_one_page_and_a_nic_elsewhere_is_a_s
         until(lambda: fleet.scraped == set(fleet.pools), "each node is scraped")
         fleet.closed |= {node: "NoSignal" for node, pool in fleet.pools.items() if pool == "np-1"}
         until(lambda: pager.pages, "a page")
-        until(lambda: len(named(alertmanager, "NodeprepGateClosed")) == 200, "each node's alert")
+        until(lambda: len(servers.named(alertmanager, "NodeprepGateClosed")) == 200, "each node's alert")
         fleet.closed["other-3"] = "Missing"
         until(lambda: len(pager.pages) > 1, "a second page", 2 * SECONDS)
-        until(lambda: named(alertmanager, "NodeprepFleetDegraded"), "the pool is degraded")
-        (degraded,) = named(alertmanager, "NodeprepFleetDegraded")
+        until(lambda: servers.named(alertmanager, "NodeprepFleetDegraded"), "the pool is degraded")
+        (degraded,) = servers.named(alertmanager, "NodeprepFleetDegraded")
         until(lambda: not prometheus.ask('ALERTS{alertstate="pending"}'), "nothing is still to come")
         # On a busy machine some nodes come after the page. Then the same page is told again, with its groupKey.
         told: dict[str, Document] = {}
@@ -202,7 +180,7 @@ def test_who_is_called_of_what(firing: list[dict[str, str]], pages: set[tuple[st
     with called(tmp_path, factor=120) as (url, pager):
         servers.asked(f"{url}/api/v2/alerts", [{"labels": one} for one in firing])
         last = {"alertname": "NodeprepNowhere", "severity": "critical", "reason": "last"}
-        until(lambda: len(alerts(url)) == len(firing), "all are there")
+        until(lambda: len(servers.alerts(url)) == len(firing), "all are there")
         until(lambda: {key(one) for one in pager.pages} >= pages, "the pages", SECONDS)
         # Alerts that come later wait as long: when this one is told, nothing of before is still to come.
         servers.asked(f"{url}/api/v2/alerts", [{"labels": last}])
@@ -247,7 +225,7 @@ def test_what_repairs_warn_of_is_one_ticket_and_never_a_page(
     """A ticket waits ten minutes for others like it, which are a second here."""
     with called(tmp_path, factor=600) as (url, pager):
         servers.asked(f"{url}/api/v2/alerts", [{"labels": one} for one in firing])
-        until(lambda: len(alerts(url)) == len(firing), "all are there")
+        until(lambda: len(servers.alerts(url)) == len(firing), "all are there")
         until(lambda: {key(one) for one in pager.tickets} >= tickets, "the tickets", SECONDS)
         servers.asked(f"{url}/api/v2/alerts", [{"labels": warns("NodeprepConfigurationBad", reason="last")}])
         until(lambda: "last" in {key(one)[1] for one in pager.tickets}, "the last ticket", SECONDS)

@@ -61,10 +61,15 @@ class Space:
             _, said = self._held.communicate()
             raise CannotStart(f"cluster: no network namespace: {(said.strip().splitlines() or ['?'])[-1]}")
 
+    @property
+    def pid(self) -> int:
+        """A process in it."""
+        return self._held.pid
+
     def inside(self, *argv: str) -> tuple[str, ...]:
         """The command that runs `argv` in it."""
         user = ("--user", "--preserve-credentials") if self._user else ()
-        return ("nsenter", "--target", str(self._held.pid), "--net", *user, *argv)
+        return ("nsenter", "--target", str(self.pid), "--net", *user, *argv)
 
     def close(self) -> None:
         """Returns when everything is cleared up."""

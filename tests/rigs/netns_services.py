@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import json
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
@@ -18,18 +18,21 @@ from tests.rigs.imds_server import SHAPES, MetadataServer
 
 SHAPE, METADATA = "two-enis", "100.100.100.200"
 DAEMON, POLICY = "/var/run/eni/eni.socket", ("127.0.0.1", 9099)
+NOTHING: Mapping[str, str] = {}
 STOPPED, LISTENING, HANGING = "stopped", "listening", "hanging"
 
 
 class Services:
-    """`enis` are the ENIs in the cloud: addresses by MAC, the primary ENI first."""
+    """`enis` are the ENIs in the cloud: addresses by MAC, the primary ENI first. `more` is said of the instance."""
 
-    def __init__(self, enis: dict[str, list[str]], mode: str) -> None:
+    def __init__(self, enis: dict[str, list[str]], mode: str, more: Mapping[str, str] = NOTHING) -> None:
         self._mode = mode
         self._served: MetadataServer | None = None
-        self._tree = json.loads((SHAPES / f"{SHAPE}.json").read_text())
+        self._tree = json.loads((SHAPES / f"{SHAPE}.json").read_text()) | more
+        self._tree["mac"] = next(iter(enis))
         self._macs: dict[str, dict[str, object]] = self._tree["network"]["interfaces"]["macs"]
-        self._pattern = self._macs[next(iter(enis))]
+        self._pattern = self._macs[next(iter(self._macs))]
+        self._macs.clear()
         for number, (mac, addresses) in enumerate(enis.items()):
             self._attach(mac, f"eni-{number}", addresses)
         self._detached: dict[str, dict[str, object]] = {}
@@ -75,6 +78,10 @@ class Services:
     def _attach(self, mac: str, eni: str, addresses: list[str]) -> None:
         told = {"network-interface-id": eni, "primary-ip-address": addresses[0], "private-ipv4s": addresses}
         self._macs[mac] = copy.deepcopy(self._pattern) | told
+
+    def tell(self, mac: str, words: Mapping[str, str]) -> None:
+        """Say something else of an ENI that is attached."""
+        self._macs[mac] |= words
 
     def daemon(self, state: str) -> None:
         """Set the daemon's state. A stopped one leaves its socket, as after a crash."""

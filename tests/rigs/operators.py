@@ -14,7 +14,7 @@ import inspect
 import json
 import shutil
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from tests.rigs.go_module import Module
 from tests.rigs.progress import say
 
 Object = dict[str, Any]
+NO_FILES: Mapping[str, str] = {}
 
 TRAINING, MPI = "training-operator", "mpi-operator"  # the programs, their service accounts and the names of their logs
 KUBEFLOW = "kubeflow"  # training-operator's namespace; that of mpi-operator has its own name
@@ -51,13 +52,16 @@ LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{MPI}/leases/{MPI}"
 
 
 @contextmanager
-def training_operator(cluster: Cluster, *flags: str, leave_out: Collection[str] = ()) -> Iterator[None]:
+def training_operator(
+    cluster: Cluster, *flags: str, leave_out: Collection[str] = (), files: Mapping[str, str] = NO_FILES
+) -> Iterator[None]:
     """The operator of TFJob, PyTorchJob, MPIJob v1 and others, from when its webhooks answer for each enabled kind.
 
     Args:
         cluster: it needs no controllers.
         flags: more of the operator's, such as "--enable-scheme=tfjob" or "--gang-scheduler-name=volcano".
         leave_out: names of objects in its manifests that are not to be made, such as a kind's definition.
+        files: what else is in its /tmp, by name.
 
     Raises:
         CannotStart: it cannot be fetched or built.
@@ -68,6 +72,8 @@ def training_operator(cluster: Cluster, *flags: str, leave_out: Collection[str] 
     kept = [one for one in manifests(made) if one["metadata"]["name"] not in leave_out]
     install(cluster, kept)
     tmp = own_tmp(cluster)
+    for name, text in files.items():
+        (tmp / name).write_text(text)
     apart = ("unshare", "--mount", "--propagation", "private", "sh", "-ec", OWN_TMP, "sh")
     program = (str(tmp), str(made / TRAINING), "--kubeconfig=/tmp/kubeconfig")
     with _running(cluster, TRAINING, *apart, *program, *flags):

@@ -11,7 +11,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import urllib3
 import yaml
 
 from tests.rigs.absent import cannot_start
+from tests.rigs.relay import Relay
 from tests.rigs.waiting import until
 
 BINARY, TOOL, ALERTMANAGER = "prometheus", "promtool", "prometheus-alertmanager"
@@ -82,13 +83,19 @@ class Server:
 
 
 @contextmanager
-def serving(directory: Path, config: Mapping[str, Any] = NEVER, data: Path | None = None) -> Iterator[Server]:
-    """Prometheus with this configuration; `data` is its storage, of its own by default."""
+def serving(
+    directory: Path, config: Mapping[str, Any] = NEVER, data: Path | None = None, inside: int | None = None
+) -> Iterator[Server]:
+    """Prometheus with this configuration; `data` is its storage, of its own by default.
+
+    It runs in the network namespace of the process `inside`, if one is given.
+    """
     needed(BINARY)
     directory.mkdir(parents=True, exist_ok=True)
     (directory / "prometheus.yml").write_text(yaml.safe_dump(dict(config), sort_keys=False))
     port = free_port()
     command = [
+        *entering(inside),
         BINARY,
         f"--config.file={directory / 'prometheus.yml'}",
         f"--storage.tsdb.path={data or directory / 'data'}",
@@ -101,6 +108,21 @@ def serving(directory: Path, config: Mapping[str, Any] = NEVER, data: Path | Non
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
     server = Server(port)
+    with way_in(inside, port):
+        yield from _until_it_ends(server, process, log)
+
+
+def entering(inside: int | None) -> tuple[str, ...]:
+    """The words before a command that is to run in the network namespace of a process."""
+    return () if inside is None else ("nsenter", "--target", str(inside), "--net")
+
+
+def way_in(inside: int | None, port: int) -> AbstractContextManager[object]:
+    """Leads our port to the same one there."""
+    return nullcontext() if inside is None else Relay(inside, port, inward=True)
+
+
+def _until_it_ends(server: Server, process: subprocess.Popen[bytes], log: Path) -> Iterator[Server]:
     try:
         until(lambda: server.is_ready() or process.poll() is not None, "Prometheus is ready")
         if process.poll() is not None:

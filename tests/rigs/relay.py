@@ -1,4 +1,4 @@
-"""Forwards a port of this machine's loopback to a node of the netns rig, so the node reaches a server here."""
+"""Forwards a port of this machine's loopback to a network namespace, or one of the namespace's to this machine."""
 
 from __future__ import annotations
 
@@ -35,16 +35,26 @@ def entered(pid: int, call: Callable[[], T]) -> T:
 
 
 class Relay:
-    """While it stands, connections to the port in the network namespace of the process `pid` reach our port."""
+    """While it stands, connections to the port in the network namespace of the process `pid` reach our port.
 
-    def __init__(self, pid: int, port: int) -> None:
+    With `inward` it leads the other way: connections to our port reach the one there.
+    """
+
+    def __init__(self, pid: int, port: int, *, inward: bool = False) -> None:
         self.pid = pid
         self.port = port
+        self.inward = inward
 
     def __enter__(self) -> Self:
-        self._listener = entered(self.pid, lambda: socket.create_server((HOST, self.port)))
+        self._listener = self._listen() if self.inward else entered(self.pid, self._listen)
         Thread(target=self._accept, daemon=True).start()
         return self
+
+    def _listen(self) -> socket.socket:
+        return socket.create_server((HOST, self.port))
+
+    def _connect(self) -> socket.socket:
+        return socket.create_connection((HOST, self.port))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -58,7 +68,7 @@ class Relay:
             while True:
                 theirs = self._listener.accept()[0]
                 try:
-                    ours = socket.create_connection((HOST, self.port))
+                    ours = entered(self.pid, self._connect) if self.inward else self._connect()
                 except OSError:
                     theirs.close()
                     continue

@@ -82,12 +82,12 @@ def refusal(pod: Object) -> tuple[str, str]:
     return next(((str(one.get("reason", "")), str(one.get("message", ""))) for one in refused), ("", ""))
 
 
-def whole(pods: Announced, holds: Callable[[Object], bool], what: str) -> None:
-    """Waits until it holds of all pods of the gang."""
+def whole(pods: Announced, holds: Callable[[Object], bool], what: str, count: int = GANG) -> None:
+    """Waits until it holds of all pods of the gang, of which there are so many."""
 
     def held() -> bool:
         there = states(pods).values()
-        return len(there) == GANG and all(map(holds, there))
+        return len(there) == count and all(map(holds, there))
 
     try:
         until(held, what)

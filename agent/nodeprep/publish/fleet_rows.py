@@ -38,7 +38,7 @@ class FleetNode(Value):
     """The parts of a Node that a row is made of. `status` to `heartbeat` are those of TrainingReady.
 
     `since` and `heartbeat` are in seconds since 1970, None if the Node does not tell. `kubelet_lost`: the kubelet is
-    not Ready.
+    not Ready. `is_new`: of ours it has only the bootstrap taint, with which it registered.
     """
 
     name: str
@@ -55,6 +55,7 @@ class FleetNode(Value):
     kubelet_lost: bool
     released: bool
     repeats: str = ""
+    is_new: bool = False
 
 
 class FleetRow(Value):
@@ -99,21 +100,24 @@ def fleet_node(node: Object, names: GatePolicy) -> FleetNode:
     ready = conditions.get(TRAINING_READY, {})
     kubelet = conditions.get("Ready", {}).get("status", "True")
     ours = (names.unhealthy_taint, names.bootstrap_taint)
+    state, taints = seen.labels.get(STATE, ""), [one for one in seen.taints if one.get("key") in ours]
+    bare = [one.get("key") for one in taints] == [names.bootstrap_taint]
     return FleetNode(
         name=seen.name,
-        state=seen.labels.get(STATE, ""),
+        state=state,
         profiles=tuple(sorted(key.removeprefix(PROFILE) for key in seen.labels if key.startswith(PROFILE))),
         status=str(ready.get("status", "")),
         reason=str(ready.get("reason", "")),
         message=str(ready.get("message", "")),
         since=cluster_objects.moment(ready.get("lastTransitionTime")),
         heartbeat=cluster_objects.moment(ready.get("lastHeartbeatTime")),
-        taints=tuple(_taint(one) for one in seen.taints if one.get("key") in ours),
+        taints=tuple(map(_taint, taints)),
         gpus=_gpus(part(node, "status", "allocatable")),
         cordoned=part(node, "spec").get("unschedulable") is True,
         kubelet_lost=kubelet != "True",
         released=RELEASED in seen.annotations,
         repeats=seen.annotations.get(REPEATS_ANNOTATION, ""),
+        is_new=bare and not state and not ready,
     )
 
 
@@ -177,7 +181,8 @@ def _state_words(
         if node.released:
             return RELEASED_STATE, "", "", None
         leftover = f"left behind: {node.state or node.reason or 'a taint'}" if ours else ""
-        return NO_AGENT, "NoAgent" if ours else "", leftover, None
+        message = "a new node: none has run there yet" if node.is_new else leftover
+        return NO_AGENT, "NoAgent" if ours else "", message, None
     if renewed is not None and not agent_lease.is_fresh(renewed, now):
         why = "its Lease was renewed in the future: its clock is wrong; " if renewed > now else ""
         return SILENT, "AgentSilent", f"{why}last said {node.state or 'nothing'}: {node.message}", renewed

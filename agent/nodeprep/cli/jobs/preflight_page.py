@@ -101,23 +101,30 @@ def _role(one: RoleAnswer) -> tuple[str, ...]:
 
 
 def refusals(one: JobReport) -> Iterator[RefusedNode]:
-    """The Nodes that cannot take pods, those with the fewest obstacles first; roles with the same ones as one."""
+    """The Nodes that cannot take pods, those with the fewest obstacles first; roles with the same ones as one.
+
+    The rows of a Node follow each other.
+    """
     found: dict[str, dict[tuple[Obstacle, ...], list[str]]] = {}
     for answer in one.answer.roles:
         for node, why in answer.refused.items():
             if answer.role.replicas:
                 found.setdefault(node, {}).setdefault(why, []).append(answer.role.name)
     rows = [RefusedNode(node, tuple(roles), why) for node, each in found.items() for why, roles in each.items()]
-    yield from sorted(rows, key=lambda row: (len(row.obstacles), row.node, row.roles))
+    least = {node: min(map(len, each)) for node, each in found.items()}
+    yield from sorted(rows, key=lambda row: (least[row.node], row.node, len(row.obstacles), row.roles))
 
 
 def _table(report: PreflightReport, rows: list[RefusedNode]) -> list[str]:
-    """A line for each obstacle. They are not cut: a reason that is cut is none."""
+    """A line for each obstacle. They are not cut: a reason that is cut is none. A Node's is said once."""
     cells: list[tuple[str, ...]] = [("NODE", "ROLES", "OBSTACLE")]
+    last = ("", "")
     for row in rows:
         for index, obstacle in enumerate(row.obstacles):
             behind = report.behind(row.node, obstacle)
-            text = f"{obstacle}{f' ({behind})' if behind else ''}"
+            words = "the same" if (row.node, behind) == last else behind
+            last = (row.node, behind) if behind else last
+            text = f"{obstacle}{f' ({words})' if behind else ''}"
             first = (row.node, ",".join(row.roles)) if index == 0 else ("", "")
             cells.append((*first, text))
     return page_layout.columns(cells)

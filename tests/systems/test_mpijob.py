@@ -1,0 +1,169 @@
+"""An MPIJob whose workers each take a whole ENI, on Terway nodes: as Arena wrote it, and as a new operator runs it.
+
+Real: mpi-operator 0.6, kubelets, the shipped agent with the profile mpijob-exclusive-eni. What stands for Terway is
+said in tests/rigs/terway_node.py; `aliyun/eni` and `nvidia.com/gpu` come from the rig's device plugin. One story, told
+in order.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from daemonset.image.debian import CannotBuild
+from tests.kubernetes import shipped
+from tests.kubernetes.training import Announced, announced, running
+from tests.rigs import images
+from tests.rigs.absent import cannot_start
+from tests.rigs.cluster import CannotStart
+from tests.rigs.device_plugin import DevicePlugin
+from tests.rigs.operators import mpi_operator
+from tests.rigs.terway_node import Instance
+from tests.rigs.waiting import until
+from tests.systems import gangs, manifests, terway_cluster
+from tests.systems.gangs import Object, placed, refusal
+from tests.systems.outcomes import record
+from tests.systems.preflighted import obstacles, preflight
+from tests.systems.terway_cluster import LONG, Fleet
+
+pytestmark = pytest.mark.prove
+
+PROFILE = "mpijob-exclusive-eni"
+# The cloud attached two ENIs to each. On the third node the kernel has missed the hot-plug of one.
+INSTANCES = {f"n{number}": Instance(number, exclusive=True, lost=int(number == 3)) for number in (1, 2, 3)}
+GOOD, LOST = ("n1", "n2"), "n3"
+RESOURCES = {"aliyun/eni": 2, "nvidia.com/gpu": 8}
+PODS = "/api/v1/namespaces/default/pods"
+JOBS = "/apis/kubeflow.org/v2beta1/namespaces/default/mpijobs"
+LABELS = "training.kubeflow.org/job-name={}"
+ALL = 3  # pods: a launcher and two workers
+COMMANDS = {
+    "Launcher": "cat /etc/mpi/hostfile; until test -e /tmp/enough; do sleep 0.2; done",
+    "Worker": "exec sleep 2147483647",
+}
+
+
+@dataclass
+class Story:
+    fleet: Fleet
+    directory: Path
+
+    def asked(self, manifest: Object) -> tuple[int, str, Object]:
+        return preflight(self.fleet.cluster, self.directory, manifest)
+
+    def submitted(self, stack: ExitStack, name: str) -> tuple[float, Announced]:
+        """When the job was made, and its pods from then on."""
+        job = manifests.fitted(manifests.shipped("mpijob"), COMMANDS)
+        job["metadata"]["name"] = name
+        pods = stack.enter_context(announced(self.fleet.cluster, PODS, labels=LABELS.format(name)))
+        began = time.monotonic()
+        self.fleet.cluster.create(JOBS, job)
+        return began, pods
+
+    def says(self, name: str) -> set[str]:
+        told = gangs.conditions(self.fleet.cluster.call("GET", f"{JOBS}/{name}")[1])
+        return {kind for kind, status in told.items() if status == "True"}
+
+    def runs_on_good_nodes(self, name: str, pods: Announced) -> float:
+        """When the last pod was bound. All run, the job says so; its launcher ends, and the job succeeds."""
+        gangs.whole(pods, running, "launcher and workers run", count=ALL)
+        found = placed(pods)
+        nodes = {pod: told["spec"]["nodeName"] for pod, (_, told) in found.items()}
+        workers = [nodes[pod] for pod in nodes if "-worker-" in pod]
+        assert sorted(workers) == list(GOOD)
+        assert LOST not in nodes.values()
+        until(lambda: "Running" in self.says(name), "the job says that it runs", LONG)
+        (launcher,) = (pod for pod in nodes if "-launcher" in pod)
+        hosts = self.fleet.cluster.kubectl("logs", launcher)
+        assert [line.split()[1] for line in hosts.split("\n") if line] == ["slots=8", "slots=8"]
+        self.fleet.cluster.kubectl("exec", launcher, "--", *gangs.ENOUGH)
+        until(lambda: "Succeeded" in self.says(name), "the job succeeds", LONG)
+        self.fleet.cluster.kubectl("delete", "mpijob", name, f"--timeout={LONG:g}s")
+        # The garbage collector looks for new kinds each 30 s, and the launcher's Job is of one.
+        self.fleet.cluster.kubectl("delete", "job,pod", "-l", LABELS.format(name), f"--timeout={LONG:g}s")
+        return max(at for at, _ in found.values())
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """Three nodes that registered with the bootstrap taint, and no agent yet."""
+    with ExitStack() as stack:
+        try:
+            archive = images.archive("good")
+            fleet = stack.enter_context(terway_cluster.fleet(INSTANCES))
+            shipped.load(fleet.cluster, archive)
+            for terway in fleet.nodes.values():
+                for resource, count in RESOURCES.items():
+                    stack.enter_context(DevicePlugin(terway.node, resource, count))
+            stack.enter_context(mpi_operator(fleet.cluster))
+        except (CannotStart, CannotBuild) as reason:
+            cannot_start(reason)
+        yield Story(fleet, tmp_path_factory.mktemp("mpijob"))
+
+
+def test_what_arena_wrote_is_read_and_no_operator_here_runs_it(story: Story) -> None:
+    code, page, answer = story.asked(manifests.shipped("mpijob-arena"))
+    assert code == 1
+    assert answer["hindrances"] == [
+        "this cluster has no kind MPIJob of kubeflow.org/v1alpha1: its operator's CRD is not installed"
+    ]
+    assert [(role["name"], role["pods"]) for role in answer["roles"]] == [("Launcher", 1), ("Worker", 2)]
+    assert "IgnoredAnnotation" in {lint["word"] for lint in answer["lints"]}
+    record("mpijob", "preflight of Arena's own manifest", None, page.partition(" ROLE ")[0])
+
+
+def test_it_waits_until_two_nodes_have_the_profile(story: Story, tmp_path: Path) -> None:
+    job = manifests.fitted(manifests.shipped("mpijob"), COMMANDS)
+    code, page, answer = story.asked(job)
+    assert code == 1
+    record("mpijob", "preflight before any node is ready", None, page.partition(" ROLE ")[0])
+    for name, words in obstacles(answer, "Worker").items():
+        assert any("nodeprep.io/bootstrap" in one for one in words), name
+        assert any(f"nodeprep.io/profile.{PROFILE}: found no such label" in one for one in words), name
+    with ExitStack() as stack:
+        _, pods = story.submitted(stack, "first")
+        gangs.whole(pods, lambda pod: bool(refusal(pod)[0]), "no pod is placed", count=ALL)
+        assert {refusal(pod)[0] for pod in gangs.states(pods).values()} == {"Unschedulable"}
+        assert story.says("first") <= {"Created"}
+
+        began = time.monotonic()
+        story.fleet.cluster.apply(terway_cluster.manifests(tmp_path / "own", PROFILE))
+        terway_cluster.ready(story.fleet, PROFILE, *GOOD)
+        ready = time.monotonic()
+        bound = story.runs_on_good_nodes("first", pods)
+        record("mpijob", "agent installed, two of three nodes ready", ready - began)
+        record("mpijob", "agent installed, launcher and workers bound", bound - began)
+
+
+def test_the_third_node_says_why_and_preflight_says_the_same(story: Story) -> None:
+    until(lambda: "eni.missing-link NoLink" in story.fleet.reason(LOST), "its agent says why", LONG)
+    assert not story.fleet.has(LOST, PROFILE)
+    job = manifests.fitted(manifests.shipped("mpijob"), COMMANDS)
+    code, page, answer = story.asked(job)
+    assert code == 0
+    record("mpijob", "preflight with two of three nodes ready", None, page.partition(" ROLE ")[0])
+    assert answer["pods"] == {"total": ALL, "needed": ALL, "fit": ALL}
+    kept = obstacles(answer, "Worker")
+    assert set(kept) == {LOST}
+    (taint, *_) = (one for one in kept[LOST] if "nodeprep.io/unhealthy" in one)
+    assert "NoLink" in taint
+    record("mpijob", "preflight of the third node", None, taint)
+    with ExitStack() as stack:
+        began, pods = story.submitted(stack, "second")
+        bound = story.runs_on_good_nodes("second", pods)
+        record("mpijob", "submitted to ready nodes, launcher and workers bound", bound - began)
+
+
+def test_a_third_worker_would_wait(story: Story) -> None:
+    """Devices and ENIs are there on all three nodes: what keeps the third worker away is the gate."""
+    job = manifests.fitted(manifests.shipped("mpijob"), COMMANDS)
+    job["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] = 3
+    code, page, answer = story.asked(job)
+    assert code == 1
+    assert answer["pods"]["fit"] == ALL
+    record("mpijob", "preflight of one worker more", None, page.partition(" ROLE ")[0])

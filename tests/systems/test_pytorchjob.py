@@ -1,0 +1,223 @@
+"""A PyTorchJob that talks TCP over shared ENIs, with Prometheus and Alertmanager beside it; one node routes wrongly.
+
+Real: training-operator 1.8, kubelets, policy rules, the shipped agent with the profile tcp-shared-eni, Prometheus,
+Alertmanager, the shipped rules and boards. What stands for Terway is said in tests/rigs/terway_node.py. Debian builds
+Prometheus without the discovery of Kubernetes, so a file says what it would find. One story, told in order.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from daemonset.image.debian import CannotBuild
+from tests.daemonset.test_monitoring_served import CRDS
+from tests.dashboards import asked, servers, targets
+from tests.dashboards.test_pages import EXAMPLE, FACTOR
+from tests.kubernetes import shipped
+from tests.kubernetes.shipped import UNHEALTHY
+from tests.kubernetes.training import announced, running
+from tests.rigs import images, prometheus_server
+from tests.rigs.absent import cannot_start
+from tests.rigs.cluster import CannotStart
+from tests.rigs.cluster_tools import BASE
+from tests.rigs.device_plugin import DevicePlugin
+from tests.rigs.operators import training_operator
+from tests.rigs.prometheus_server import Server
+from tests.rigs.terway_node import Instance
+from tests.rigs.waiting import until
+from tests.systems import gangs, manifests, terway_cluster
+from tests.systems.gangs import Object, placed
+from tests.systems.outcomes import record
+from tests.systems.preflighted import obstacles, preflight
+from tests.systems.terway_cluster import LONG, Fleet
+
+pytestmark = pytest.mark.prove
+
+PROFILE = "tcp-shared-eni"
+INSTANCES = {f"n{number}": Instance(number) for number in (1, 2, 3)}
+BROKEN = "n3"
+GPUS = 2  # of each node: the job of four fills two of them
+PODS = "/api/v1/namespaces/default/pods"
+JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+ALL = 4  # pods
+SAID = "rank $RANK of $WORLD_SIZE by $NCCL_SOCKET_IFNAME: $(cat /sys/class/net/$NCCL_SOCKET_IFNAME/operstate)"
+COMMANDS = {"": f'echo "{SAID}"; until test -e /tmp/enough; do sleep 0.2; done'}
+# The operator's own waits until the master's name resolves, and pods of the rig have no DNS.
+INIT = f"""- name: init-pytorch
+  image: {BASE}
+  imagePullPolicy: Never
+  command: [sh, -c, "echo the master is {{{{.MasterAddr}}}}"]
+"""
+ALERT = "NodeprepGateClosed"
+
+
+@dataclass
+class Story:
+    fleet: Fleet
+    directory: Path
+    prometheus: Server
+    alertmanager: str
+
+    def asked(self, manifest: Object) -> tuple[int, str, Object]:
+        return preflight(self.fleet.cluster, self.directory, manifest)
+
+    def shown(self, title: str) -> prometheus_server.Vector:
+        """What a panel of board Fleet shows."""
+        (expression,) = asked.expressions(asked.panel("nodeprep-fleet", title))
+        return self.prometheus.ask(expression)
+
+    def counts(self, title: str, nodes: int) -> None:
+        until(lambda: [value for _, value in self.shown(title)] == [nodes], f"{title}: {nodes}", LONG)
+
+    def resident(self) -> str:
+        """The address of the pod that lives on the node that breaks."""
+        return str(self.fleet.cluster.call("GET", f"{PODS}/resident")[1]["status"].get("podIP", ""))
+
+    def says(self, name: str) -> set[str]:
+        told = gangs.conditions(self.fleet.cluster.call("GET", f"{JOBS}/{name}")[1])
+        return {kind for kind, status in told.items() if status == "True"}
+
+
+def job(workers: int = ALL - 1) -> Object:
+    made = manifests.fitted(manifests.shipped("pytorchjob"), COMMANDS)
+    made["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = workers
+    return made
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """Three nodes that are ready, on one of them a pod; and who scrapes and is told of alerts."""
+    directory = tmp_path_factory.mktemp("pytorchjob")
+    with ExitStack() as stack:
+        try:
+            archive = images.archive("good")
+            fleet = stack.enter_context(terway_cluster.fleet(INSTANCES))
+            cluster = fleet.cluster
+            for terway in fleet.nodes.values():
+                stack.enter_context(DevicePlugin(terway.node, "nvidia.com/gpu", GPUS))
+            files = {"init.yaml": INIT}
+            flags = ("--enable-scheme=pytorchjob", "--pytorch-init-container-template-file=/tmp/init.yaml")
+            stack.enter_context(training_operator(cluster, *flags, files=files))
+        except (CannotStart, CannotBuild) as reason:
+            cannot_start(reason)
+        for file in sorted(CRDS.glob("*.yaml")):
+            cluster.kubectl("apply", "--server-side", "-f", str(file))
+        for plural in ("podmonitors", "prometheusrules"):
+            cluster.wait_for(f"/apis/monitoring.coreos.com/v1/{plural}")
+        shipped.install(cluster, terway_cluster.manifests(directory / "own", PROFILE, "prometheus"), archive)
+        terway_cluster.ready(fleet, PROFILE, *INSTANCES)
+        container = {"name": "main", "image": BASE, "imagePullPolicy": "Never"}
+        spec = {"nodeName": BROKEN, "containers": [container], "terminationGracePeriodSeconds": 0}
+        cluster.create(PODS, {"metadata": {"name": "resident"}, "spec": spec})
+        here = cluster.space.pid
+        example = servers.shortened(EXAMPLE.read_text(), FACTOR)
+        alertmanager = stack.enter_context(servers.alertmanager(directory, example, inside=here))
+        configuration = scraping(fleet, directory, alertmanager)
+        prometheus = stack.enter_context(prometheus_server.serving(directory, configuration, inside=here))
+        yield Story(fleet, directory, prometheus, alertmanager)
+
+
+def scraping(fleet: Fleet, directory: Path, alertmanager: str) -> Object:
+    """By the PodMonitor that the cluster took: the agents' pods as they are, and the shipped rules, sixty times as fast."""
+    config = {**targets.shipped_scrape_config(), "scrape_interval": "1s", "scrape_timeout": "1s"}
+    del config["kubernetes_sd_configs"]
+    listed = []
+    for name, pod in shipped.agents(fleet.cluster).items():
+        found = targets.target(pod, fleet.nodes[name].node.object(), f"{fleet.nodes[name].node.address}:9842")
+        listed.append({"targets": [found.pop("__address__")], "labels": found})
+    (directory / "targets.json").write_text(json.dumps(listed))
+    config["file_sd_configs"] = [{"files": [str(directory / "targets.json")]}]
+    (directory / "rules.yaml").write_text(json.dumps(servers.short_rules(FACTOR)))
+    told = [{"static_configs": [{"targets": [alertmanager.removeprefix("http://")]}]}]
+    return {
+        "global": {"evaluation_interval": "500ms"},
+        "rule_files": [str(directory / "rules.yaml")],
+        "scrape_configs": [config],
+        "alerting": {"alertmanagers": told},
+    }
+
+
+def test_prometheus_scrapes_all_nodes_by_the_shipped_pod_monitor(story: Story) -> None:
+    story.counts("Can take a job", len(INSTANCES))
+    story.counts("Cannot", 0)
+    found = {labels["node"]: labels["pool"] for labels, _ in story.prometheus.ask("up == 1")}
+    assert found == dict.fromkeys(INSTANCES, "np-rig")
+
+
+def test_a_node_whose_policy_route_is_broken_gets_no_job(story: Story) -> None:
+    fleet, node = story.fleet, story.fleet.nodes[BROKEN]
+    until(story.resident, "the pod that lives there has an address", LONG)
+    address = story.resident()
+    assert any("2048" in rule for rule in node.rules(address))
+    began = time.monotonic()
+    node.node.run("ip", "rule", "del", "pref", "2048", "from", address)
+    until(lambda: UNHEALTHY in shipped.taints(node.node.object()), "its agent closes it", LONG)
+    record("pytorchjob", "policy rule deleted, taint set", time.monotonic() - began)
+    assert "route.rules RuleMissing" in fleet.reason(BROKEN)
+
+    code, page, answer = story.asked(job())
+    assert code == 0
+    assert answer["pods"] == {"total": ALL, "needed": ALL, "fit": ALL}
+    assert answer["lints"] == []
+    kept = obstacles(answer, "Worker")
+    assert set(kept) == {BROKEN}
+    assert f"taint {UNHEALTHY}=RuleMissing:NoSchedule" in kept[BROKEN]
+    record("pytorchjob", "preflight, one of three nodes gated", None, page.partition(" ROLE ")[0])
+    more, page, _ = story.asked(job(ALL))
+    assert more == 1
+    record("pytorchjob", "preflight of one worker more", None, page.partition(" ROLE ")[0])
+
+    with announced(fleet.cluster, PODS, labels="training.kubeflow.org/job-name=ddp") as pods:
+        began = time.monotonic()
+        fleet.cluster.create(JOBS, job())
+        gangs.whole(pods, running, "all pods of the job run", count=ALL)
+        found = placed(pods)
+        record("pytorchjob", "submitted, all pods bound", max(at for at, _ in found.values()) - began)
+        until(lambda: "Running" in story.says("ddp"), "the job says that it runs", LONG)
+        assert {one["spec"]["nodeName"] for _, one in found.values()} == set(INSTANCES) - {BROKEN}
+        for name, pod in gangs.states(pods).items():
+            is_on_an_eni(story, name, pod)
+            fleet.cluster.kubectl("exec", name, "--", *gangs.ENOUGH)
+    until(lambda: "Succeeded" in story.says("ddp"), "the job succeeds", LONG)
+    record("pytorchjob", "submitted, job Succeeded", time.monotonic() - began)
+
+
+def is_on_an_eni(story: Story, name: str, pod: Object) -> None:
+    """It has an address of its node's shared ENI, both of Terway's rules, and the interface that NCCL is to take."""
+    node, address = pod["spec"]["nodeName"], pod["status"]["podIP"]
+    assert address in INSTANCES[node].addresses(1)
+    assert len(story.fleet.nodes[node].rules(address)) == 2
+    assert story.fleet.cluster.kubectl("logs", name, "-c", "pytorch").rstrip().endswith("of 4 by eth0: up")
+
+
+def test_the_fleet_board_and_the_alert_name_the_node_and_the_reason(story: Story) -> None:
+    story.counts("Can take a job", len(INSTANCES) - 1)
+    story.counts("Cannot", 1)
+    ((row, _),) = story.shown("Nodes that cannot take a job")
+    assert (row["node"], row["pool"], row["reason"]) == (BROKEN, "np-rig", "RuleMissing")
+    record("pytorchjob", "board Fleet, nodes that cannot take a job", None, f"{row['node']}: {row['reason']}")
+    alerts = until(lambda: servers.named(story.alertmanager, ALERT), "the alert reaches Alertmanager", LONG)
+    (alert,) = alerts
+    assert (alert["labels"]["node"], alert["labels"]["reason"]) == (BROKEN, "RuleMissing")
+    record("pytorchjob", "Alertmanager", None, alert["annotations"]["summary"])
+
+
+def test_once_the_rule_is_back_the_node_takes_jobs_again(story: Story) -> None:
+    node, began = story.fleet.nodes[BROKEN].node, time.monotonic()
+    table = next(
+        route.split()[-1]
+        for route in node.run("ip", "route", "show", "table", "all").splitlines()
+        if "eth1 table" in route
+    )
+    node.run("ip", "rule", "add", "pref", "2048", "from", story.resident(), "lookup", table.strip())
+    terway_cluster.ready(story.fleet, PROFILE, BROKEN)
+    record("pytorchjob", "policy rule back, node open", time.monotonic() - began)
+    assert story.asked(job(ALL + 1))[0] == 0
+    story.counts("Can take a job", len(INSTANCES))
