@@ -33,7 +33,7 @@ next := nice -n 5
 waiting := $(wildcard tests/cluster/test_publish_*.py) tests/cluster/test_plugin_updated.py tests/cluster/test_publisher.py
 last := nice -n 15
 proofs := fuzz histories chaos coverage planted repair drills kills rollout agreement pythons tests bench
-rigs := netns lab provision cluster kubernetes daemonset slurm
+rigs := netns lab provision cluster kubernetes daemonset slurm systems
 # What `make quick` always runs: values and built trees. Other rooms start programs, so they run where they are touched.
 quick := $(addprefix tests/,agent checks config decide facts history publish) $(wildcard tests/test_*.py)
 
@@ -122,11 +122,11 @@ test-cluster: ## real API servers; the first build takes minutes
 	$(next) $(py) -m pytest -n 3 --dist worksteal $(waiting) tests/cluster tests/daemonset
 
 .PHONY: test-kubernetes
-test-kubernetes: ## the shipped manifests on real kubelets
+test-kubernetes: ## the shipped manifests on real kubelets, and whole training systems with them
 	@.ci/venv dev
 	@packages="$$($(py) tests/rigs/cluster.py packages)" && .ci/apt $$packages
 	$(py) tests/rigs/cluster.py build
-	$(next) $(py) -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/kubernetes/test_rollout.py tests/kubernetes $(foreach one,$(guests),--ignore $(one))
+	$(next) $(py) -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/kubernetes/test_rollout.py tests/kubernetes tests/systems $(foreach one,$(guests),--ignore $(one))
 
 .PHONY: test-lab
 test-lab: ## a QEMU guest with a real RoCE device: each of its faults, found and mended

@@ -14,7 +14,7 @@ settings.register_profile("nodeprep", deadline=None)
 settings.load_profile("nodeprep")
 
 # emulated guests, clusters, images: several wait for each other
-RIGS = ("lab", "provision", "cluster", "kubernetes", "daemonset")
+RIGS = ("lab", "provision", "cluster", "kubernetes", "daemonset", "systems")
 HANGS = 1800  # seconds
 
 

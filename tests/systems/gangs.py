@@ -61,11 +61,15 @@ def labels(name: str) -> str:
     return f"{JOB_LABEL}={name}"
 
 
+def is_placed(pod: Object) -> bool:
+    return bool(pod["spec"].get("nodeName"))
+
+
 def placed(pods: Announced) -> dict[str, tuple[float, Object]]:
     """By name: when we heard first that a pod has a node, and the pod as it was then."""
     found: dict[str, tuple[float, Object]] = {}
     for at, pod in list(pods.seen):
-        if pod["spec"].get("nodeName"):
+        if is_placed(pod):
             found.setdefault(pod["metadata"]["name"], (at, pod))
     return found
 

@@ -58,12 +58,10 @@ class GatedCluster(Cluster):
         self.start_controllers()
         self.create(POLICIES, POLICY)
         self.create(BINDINGS, BINDING)
-        probe = {"metadata": {"name": "probe", "labels": {JOB_LABEL: "probe"}}, "spec": {"containers": [CONTAINER]}}
+        spec = {"containers": [{"name": "main", "image": "none"}]}
+        probe = {"metadata": {"name": "probe", "labels": {JOB_LABEL: "probe"}}, "spec": spec}
         path = "/api/v1/namespaces/default/pods?dryRun=All"
         until(lambda: "schedulingGroup" in self.call("POST", path, probe)[1]["spec"], "the policy is in force")
-
-
-CONTAINER = {"name": "main", "image": "none"}
 
 
 def group(name: str, minimum: int) -> Object:

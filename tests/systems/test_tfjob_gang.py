@@ -28,7 +28,7 @@ from tests.rigs.operators import training_operator
 from tests.rigs.volcano import volcano
 from tests.rigs.waiting import until
 from tests.systems import gangs, own_gang
-from tests.systems.gangs import ACCOUNT, GANG, JOBS, NAMESPACE, PART, PODS, Object, placed, refusal, tfjob
+from tests.systems.gangs import ACCOUNT, GANG, JOBS, NAMESPACE, PART, PODS, Object, is_placed, placed, refusal, tfjob
 from tests.systems.outcomes import record
 from tests.systems.own_gang import GatedCluster
 
@@ -113,14 +113,14 @@ class Story:
 
     def waits(self, name: str) -> None:
         """No pod of the gang gets a node in some periods of its scheduler, and the job does not say that it runs."""
-        gangs.whole(self.pods, lambda pod: bool(refusal(pod)[0]), "the scheduler says of each pod that it waits")
+        gangs.whole(self.pods, lambda pod: is_placed(pod) or refusal(pod) != ("", ""), "the scheduler saw each pod")
         time.sleep(PERIODS * PERIOD)
         assert placed(self.pods) == {}
         assert self.job_says(name) == {"Created"}
 
     def starts_whole_after(self, opened: float, by: str) -> None:
         """All pods get a node, and none had one before the node was open."""
-        gangs.whole(self.pods, lambda pod: "nodeName" in pod["spec"], "all pods of the gang have a node")
+        gangs.whole(self.pods, is_placed, "all pods of the gang have a node")
         found = placed(self.pods)
         assert len(found) == GANG
         last = max(at for at, _ in found.values())
@@ -230,7 +230,7 @@ def test_under_volcano_a_gang_starts_at_once_on_open_nodes(story: Story) -> None
     story.listen("again")
     began = time.monotonic()
     story.cluster.create(JOBS, job)
-    gangs.whole(story.pods, lambda pod: "nodeName" in pod["spec"], "all pods of the gang have a node")
+    gangs.whole(story.pods, is_placed, "all pods of the gang have a node")
     bound = max(at for at, _ in placed(story.pods).values())
     record("tfjob", f"Volcano: submitted to open nodes, all {GANG} pods bound", bound - began)
     story.runs_and_ends("again")
