@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.dashboards import servers, targets
 from tests.dashboards.targets import Document

@@ -2,9 +2,9 @@
 
 Real here: the kubelet and its pods, this kernel's interfaces, policy rules and tables, sockets, HTTP. Not real: the
 ENIs are tap devices that nobody reads, and eth0 is a macvlan on the rig's wire (KINDS says that both replace NICs); the
-metadata service is tests/rigs/imds_server.py; DMI is a file. Of Terway there are its files, its sockets and a CNI plugin
-of its name: it lets ptp wire the pod, adds the two policy rules that Terway adds, and takes them away with the pod.
-Terway itself cannot be had here, because it asks the cloud's API for ENIs.
+metadata service is tests/rigs/imds_server.py; DMI is a file. Of Terway there are its files, its sockets and a CNI
+plugin of its name: it lets ptp wire the pod, adds the two policy rules that Terway adds, and takes them away with the
+pod. Terway itself cannot be had here, because it asks the cloud's API for ENIs.
 
 This file as a program runs on the node. It ends with its input, or with the node.
 """
@@ -242,7 +242,8 @@ def main(words: Sequence[str]) -> int:
             print(repr(error), flush=True)
         else:
             print(READY, flush=True)
-    return 0 if kept is not None else 1
+    del kept
+    return 0
 
 
 if __name__ == "__main__":

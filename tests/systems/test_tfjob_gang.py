@@ -14,10 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-import yaml
 
 from daemonset.image.debian import CannotBuild
-from tests.cli.program import nodeprep
 from tests.kubernetes import shipped
 from tests.kubernetes.shipped import LOOKS, QUICK, UNHEALTHY, broken, configuration, is_ready, overlay, taints
 from tests.kubernetes.training import Announced, announced, running
@@ -31,6 +29,7 @@ from tests.systems import gangs, own_gang
 from tests.systems.gangs import ACCOUNT, GANG, JOBS, NAMESPACE, PART, PODS, Object, is_placed, placed, refusal, tfjob
 from tests.systems.outcomes import record
 from tests.systems.own_gang import GatedCluster
+from tests.systems.preflighted import preflight
 
 GROUPS = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{NAMESPACE}/podgroups"
 NODES = "/api/v1/nodes"
@@ -79,27 +78,7 @@ class Story:
 
     def preflight(self, manifest: Object) -> tuple[int, str, Object]:
         """Exit code, the page for a person without line breaks, and the answer for the job as a program reads it."""
-        file = self.directory / "job.yaml"
-        file.write_text(yaml.safe_dump(manifest, sort_keys=False))
-        page, told = (self._preflight("-f", str(file), *more) for more in ((), ("-o", "json")))
-        print(page[1])
-        document = json.loads(told[1])
-        assert page[0] == told[0] == document["exitCode"]
-        (answer,) = document["jobs"]
-        return page[0], " ".join(page[1].split()), answer
-
-    def _preflight(self, *words: str) -> tuple[int, str]:
-        """Exit code and words; it is asked again where this machine stood still, and it could not look."""
-        environment = {"KUBECONFIG": str(self.cluster.directory / "admin.kubeconfig")}
-        said: list[tuple[int, str]] = []
-
-        def asked() -> str:
-            done = nodeprep("preflight", *words, **environment)
-            said.append((done.returncode, done.stdout))
-            return done.stdout
-
-        until(asked, "preflight looks at the cluster")
-        return said[-1]
+        return preflight(self.cluster, self.directory, manifest)
 
     def group(self, name: str) -> Object:
         """Volcano's PodGroup of a job."""
