@@ -16,8 +16,7 @@ import yaml
 
 from tests.kubernetes import shipped
 from tests.kubernetes.shipped import BOOTSTRAP, Object
-from tests.rigs.absent import cannot_start
-from tests.rigs.cluster import CannotStart, Cluster
+from tests.rigs.cluster import Cluster
 from tests.rigs.cluster_tools import BASE
 from tests.rigs.terway_node import KINDS, Instance, TerwayNode
 from tests.rigs.waiting import until
@@ -59,17 +58,18 @@ class Fleet:
 
 @contextmanager
 def fleet(instances: Mapping[str, Instance]) -> Iterator[Fleet]:
-    """Nodes that registered, tainted, without an agent. Each has the pod that stands for Terway's."""
+    """Nodes that registered, tainted, without an agent. Each has the pod that stands for Terway's.
+
+    Raises:
+        CannotStart: a program that it needs cannot be had here.
+    """
     with ExitStack() as stack:
-        try:
-            cluster = stack.enter_context(Cluster(controllers=True))
-            for name, instance in instances.items():
-                taints = [f"{BOOTSTRAP}=:NoSchedule"]
-                cluster.add_node(name, taints, instance.labels(), flags=instance.flags(), wait=False)
-            for node in cluster.nodes.values():
-                node.wait_ready()
-        except CannotStart as reason:
-            cannot_start(reason)
+        cluster = stack.enter_context(Cluster(controllers=True))
+        for name, instance in instances.items():
+            taints = [f"{BOOTSTRAP}=:NoSchedule"]
+            cluster.add_node(name, taints, instance.labels(), flags=instance.flags(), wait=False)
+        for node in cluster.nodes.values():
+            node.wait_ready()
         nodes = {
             name: stack.enter_context(TerwayNode(cluster.nodes[name], instance)) for name, instance in instances.items()
         }

@@ -15,37 +15,24 @@ from pathlib import Path
 
 import pytest
 
-from daemonset.image.debian import CannotBuild
-from tests.kubernetes import shipped
 from tests.kubernetes.training import Announced, announced, running
-from tests.rigs import images
-from tests.rigs.absent import cannot_start
-from tests.rigs.cluster import CannotStart
-from tests.rigs.device_plugin import DevicePlugin
-from tests.rigs.operators import mpi_operator
-from tests.rigs.terway_node import Instance
+from tests.rigs import started
 from tests.rigs.waiting import until
-from tests.systems import gangs, manifests, terway_cluster
+from tests.systems import gangs, manifests, stage, terway_cluster
 from tests.systems.gangs import Object, placed, refusal
 from tests.systems.outcomes import record
 from tests.systems.preflighted import obstacles, preflight
+from tests.systems.stage import MPIJOB
 from tests.systems.terway_cluster import LONG, Fleet
 
 pytestmark = pytest.mark.prove
 
-PROFILE = "mpijob-exclusive-eni"
-# The cloud attached two ENIs to each. On the third node the kernel has missed the hot-plug of one.
-INSTANCES = {f"n{number}": Instance(number, exclusive=True, lost=int(number == 3)) for number in (1, 2, 3)}
+# The cloud attached two ENIs to each node. On the third one the kernel has missed the hot-plug of one.
 GOOD, LOST = ("n1", "n2"), "n3"
-RESOURCES = {"aliyun/eni": 2, "nvidia.com/gpu": 8}
 PODS = "/api/v1/namespaces/default/pods"
 JOBS = "/apis/kubeflow.org/v2beta1/namespaces/default/mpijobs"
 LABELS = "training.kubeflow.org/job-name={}"
 ALL = 3  # pods: a launcher and two workers
-COMMANDS = {
-    "Launcher": "cat /etc/mpi/hostfile; until test -e /tmp/enough; do sleep 0.2; done",
-    "Worker": "exec sleep 2147483647",
-}
 
 
 @dataclass
@@ -58,7 +45,7 @@ class Story:
 
     def submitted(self, stack: ExitStack, name: str) -> tuple[float, Announced]:
         """When the job was made, and its pods from then on."""
-        job = manifests.fitted(manifests.shipped("mpijob"), COMMANDS)
+        job = stage.fitted("mpijob")
         job["metadata"]["name"] = name
         pods = stack.enter_context(announced(self.fleet.cluster, PODS, labels=LABELS.format(name)))
         began = time.monotonic()
@@ -92,18 +79,9 @@ class Story:
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     """Three nodes that registered with the bootstrap taint, and no agent yet."""
-    with ExitStack() as stack:
-        try:
-            archive = images.archive("good")
-            fleet = stack.enter_context(terway_cluster.fleet(INSTANCES))
-            shipped.load(fleet.cluster, archive)
-            for terway in fleet.nodes.values():
-                for resource, count in RESOURCES.items():
-                    stack.enter_context(DevicePlugin(terway.node, resource, count))
-            stack.enter_context(mpi_operator(fleet.cluster))
-        except (CannotStart, CannotBuild) as reason:
-            cannot_start(reason)
-        yield Story(fleet, tmp_path_factory.mktemp("mpijob"))
+    directory = tmp_path_factory.mktemp("mpijob")
+    with started.or_absent(stage.mpijob(directory)) as fleet:
+        yield Story(fleet, directory)
 
 
 def test_what_arena_wrote_is_read_and_no_operator_here_runs_it(story: Story) -> None:
@@ -117,14 +95,14 @@ def test_what_arena_wrote_is_read_and_no_operator_here_runs_it(story: Story) -> 
     record("mpijob", "preflight of Arena's own manifest", None, page.partition(" ROLE ")[0])
 
 
-def test_it_waits_until_two_nodes_have_the_profile(story: Story, tmp_path: Path) -> None:
-    job = manifests.fitted(manifests.shipped("mpijob"), COMMANDS)
+def test_it_waits_until_two_nodes_have_the_profile(story: Story) -> None:
+    job = stage.fitted("mpijob")
     code, page, answer = story.asked(job)
     assert code == 1
     record("mpijob", "preflight before any node is ready", None, page.partition(" ROLE ")[0])
     for name, words in obstacles(answer, "Worker").items():
         assert any("nodeprep.io/bootstrap" in one for one in words), name
-        assert any(f"nodeprep.io/profile.{PROFILE}: found no such label" in one for one in words), name
+        assert any(f"nodeprep.io/profile.{MPIJOB}: found no such label" in one for one in words), name
     with ExitStack() as stack:
         _, pods = story.submitted(stack, "first")
         gangs.whole(pods, lambda pod: bool(refusal(pod)[0]), "no pod is placed", count=ALL)
@@ -132,8 +110,8 @@ def test_it_waits_until_two_nodes_have_the_profile(story: Story, tmp_path: Path)
         assert story.says("first") <= {"Created"}
 
         began = time.monotonic()
-        story.fleet.cluster.apply(terway_cluster.manifests(tmp_path / "own", PROFILE))
-        terway_cluster.ready(story.fleet, PROFILE, *GOOD)
+        story.fleet.cluster.apply(story.directory / "agent")
+        terway_cluster.ready(story.fleet, MPIJOB, *GOOD)
         ready = time.monotonic()
         bound = story.runs_on_good_nodes("first", pods)
         record("mpijob", "agent installed, two of three nodes ready", ready - began)
@@ -142,8 +120,8 @@ def test_it_waits_until_two_nodes_have_the_profile(story: Story, tmp_path: Path)
 
 def test_the_third_node_says_why_and_preflight_says_the_same(story: Story) -> None:
     until(lambda: "eni.missing-link NoLink" in story.fleet.reason(LOST), "its agent says why", LONG)
-    assert not story.fleet.has(LOST, PROFILE)
-    job = manifests.fitted(manifests.shipped("mpijob"), COMMANDS)
+    assert not story.fleet.has(LOST, MPIJOB)
+    job = stage.fitted("mpijob")
     code, page, answer = story.asked(job)
     assert code == 0
     record("mpijob", "preflight with two of three nodes ready", None, page.partition(" ROLE ")[0])
@@ -161,7 +139,7 @@ def test_the_third_node_says_why_and_preflight_says_the_same(story: Story) -> No
 
 def test_a_third_worker_would_wait(story: Story) -> None:
     """Devices and ENIs are there on all three nodes: what keeps the third worker away is the gate."""
-    job = manifests.fitted(manifests.shipped("mpijob"), COMMANDS)
+    job = stage.fitted("mpijob")
     job["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] = 3
     code, page, answer = story.asked(job)
     assert code == 1

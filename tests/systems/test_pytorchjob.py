@@ -16,45 +16,28 @@ from pathlib import Path
 
 import pytest
 
-from daemonset.image.debian import CannotBuild
-from tests.daemonset.test_monitoring_served import CRDS
 from tests.dashboards import asked, servers, targets
 from tests.dashboards.test_pages import EXAMPLE, FACTOR
 from tests.kubernetes import shipped
 from tests.kubernetes.shipped import UNHEALTHY
 from tests.kubernetes.training import announced, running
-from tests.rigs import images, prometheus_server
-from tests.rigs.absent import cannot_start
-from tests.rigs.cluster import CannotStart
-from tests.rigs.cluster_tools import BASE
-from tests.rigs.device_plugin import DevicePlugin
-from tests.rigs.operators import training_operator
+from tests.rigs import prometheus_server, started
 from tests.rigs.prometheus_server import Server
-from tests.rigs.terway_node import Instance
 from tests.rigs.waiting import until
-from tests.systems import gangs, manifests, terway_cluster
+from tests.systems import gangs, stage, terway_cluster
 from tests.systems.gangs import Object, placed
 from tests.systems.outcomes import record
 from tests.systems.preflighted import obstacles, preflight
+from tests.systems.stage import PYTORCHJOB, RESIDENT
 from tests.systems.terway_cluster import LONG, Fleet
 
 pytestmark = pytest.mark.prove
 
-PROFILE = "tcp-shared-eni"
-INSTANCES = {f"n{number}": Instance(number) for number in (1, 2, 3)}
+NODES = ("n1", "n2", "n3")
 BROKEN = "n3"
-GPUS = 2  # of each node: the job of four fills two of them
 PODS = "/api/v1/namespaces/default/pods"
 JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
-ALL = 4  # pods
-SAID = "rank $RANK of $WORLD_SIZE by $NCCL_SOCKET_IFNAME: $(cat /sys/class/net/$NCCL_SOCKET_IFNAME/operstate)"
-COMMANDS = {"": f'echo "{SAID}"; until test -e /tmp/enough; do sleep 0.2; done'}
-# The operator's own waits until the master's name resolves, and pods of the rig have no DNS.
-INIT = f"""- name: init-pytorch
-  image: {BASE}
-  imagePullPolicy: Never
-  command: [sh, -c, "echo the master is {{{{.MasterAddr}}}}"]
-"""
+ALL = 4  # pods: with two GPUs on each node they fill two nodes
 ALERT = "NodeprepGateClosed"
 
 
@@ -78,7 +61,7 @@ class Story:
 
     def resident(self) -> str:
         """The address of the pod that lives on the node that breaks."""
-        return str(self.fleet.cluster.call("GET", f"{PODS}/resident")[1]["status"].get("podIP", ""))
+        return str(self.fleet.cluster.call("GET", f"{PODS}/{RESIDENT}")[1]["status"].get("podIP", ""))
 
     def says(self, name: str) -> set[str]:
         told = gangs.conditions(self.fleet.cluster.call("GET", f"{JOBS}/{name}")[1])
@@ -86,7 +69,7 @@ class Story:
 
 
 def job(workers: int = ALL - 1) -> Object:
-    made = manifests.fitted(manifests.shipped("pytorchjob"), COMMANDS)
+    made = stage.fitted("pytorchjob")
     made["spec"]["pytorchReplicaSpecs"]["Worker"]["replicas"] = workers
     return made
 
@@ -96,27 +79,8 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     """Three nodes that are ready, on one of them a pod; and who scrapes and is told of alerts."""
     directory = tmp_path_factory.mktemp("pytorchjob")
     with ExitStack() as stack:
-        try:
-            archive = images.archive("good")
-            fleet = stack.enter_context(terway_cluster.fleet(INSTANCES))
-            cluster = fleet.cluster
-            for terway in fleet.nodes.values():
-                stack.enter_context(DevicePlugin(terway.node, "nvidia.com/gpu", GPUS))
-            files = {"init.yaml": INIT}
-            flags = ("--enable-scheme=pytorchjob", "--pytorch-init-container-template-file=/tmp/init.yaml")
-            stack.enter_context(training_operator(cluster, *flags, files=files))
-        except (CannotStart, CannotBuild) as reason:
-            cannot_start(reason)
-        for file in sorted(CRDS.glob("*.yaml")):
-            cluster.kubectl("apply", "--server-side", "-f", str(file))
-        for plural in ("podmonitors", "prometheusrules"):
-            cluster.wait_for(f"/apis/monitoring.coreos.com/v1/{plural}")
-        shipped.install(cluster, terway_cluster.manifests(directory / "own", PROFILE, "prometheus"), archive)
-        terway_cluster.ready(fleet, PROFILE, *INSTANCES)
-        container = {"name": "main", "image": BASE, "imagePullPolicy": "Never"}
-        spec = {"nodeName": BROKEN, "containers": [container], "terminationGracePeriodSeconds": 0}
-        cluster.create(PODS, {"metadata": {"name": "resident"}, "spec": spec})
-        here = cluster.space.pid
+        fleet = stack.enter_context(started.or_absent(stage.pytorchjob(directory)))
+        here = fleet.cluster.space.pid
         example = servers.shortened(EXAMPLE.read_text(), FACTOR)
         alertmanager = stack.enter_context(servers.alertmanager(directory, example, inside=here))
         configuration = scraping(fleet, directory, alertmanager)
@@ -145,10 +109,10 @@ def scraping(fleet: Fleet, directory: Path, alertmanager: str) -> Object:
 
 
 def test_prometheus_scrapes_all_nodes_by_the_shipped_pod_monitor(story: Story) -> None:
-    story.counts("Can take a job", len(INSTANCES))
+    story.counts("Can take a job", len(NODES))
     story.counts("Cannot", 0)
     found = {labels["node"]: labels["pool"] for labels, _ in story.prometheus.ask("up == 1")}
-    assert found == dict.fromkeys(INSTANCES, "np-rig")
+    assert found == dict.fromkeys(NODES, "np-rig")
 
 
 def test_a_node_whose_policy_route_is_broken_gets_no_job(story: Story) -> None:
@@ -183,7 +147,7 @@ def test_a_node_whose_policy_route_is_broken_gets_no_job(story: Story) -> None:
         found = placed(pods)
         record("pytorchjob", "submitted, all pods bound", max(at for at, _ in found.values()) - began)
         until(lambda: "Running" in story.says("ddp"), "the job says that it runs", LONG)
-        assert {one["spec"]["nodeName"] for _, one in found.values()} == set(INSTANCES) - {BROKEN}
+        assert {one["spec"]["nodeName"] for _, one in found.values()} == set(NODES) - {BROKEN}
         for name, pod in gangs.states(pods).items():
             is_on_an_eni(story, name, pod)
             fleet.cluster.kubectl("exec", name, "--", *gangs.ENOUGH)
@@ -194,13 +158,13 @@ def test_a_node_whose_policy_route_is_broken_gets_no_job(story: Story) -> None:
 def is_on_an_eni(story: Story, name: str, pod: Object) -> None:
     """It has an address of its node's shared ENI, both of Terway's rules, and the interface that NCCL is to take."""
     node, address = pod["spec"]["nodeName"], pod["status"]["podIP"]
-    assert address in INSTANCES[node].addresses(1)
+    assert address in story.fleet.nodes[node].instance.addresses(1)
     assert len(story.fleet.nodes[node].rules(address)) == 2
     assert story.fleet.cluster.kubectl("logs", name, "-c", "pytorch").rstrip().endswith("of 4 by eth0: up")
 
 
 def test_the_fleet_board_and_the_alert_name_the_node_and_the_reason(story: Story) -> None:
-    story.counts("Can take a job", len(INSTANCES) - 1)
+    story.counts("Can take a job", len(NODES) - 1)
     story.counts("Cannot", 1)
     ((row, _),) = story.shown("Nodes that cannot take a job")
     assert (row["node"], row["pool"], row["reason"]) == (BROKEN, "np-rig", "RuleMissing")
@@ -220,7 +184,7 @@ def test_once_the_rule_is_back_the_node_takes_jobs_again(story: Story) -> None:
     node, began = story.fleet.nodes[BROKEN].node, time.monotonic()
     table = 1000 + int(node.run("cat", "/sys/class/net/eth1/ifindex"))
     node.run("ip", "rule", "add", "pref", "2048", "from", story.resident(), "lookup", str(table))
-    terway_cluster.ready(story.fleet, PROFILE, BROKEN)
+    terway_cluster.ready(story.fleet, PYTORCHJOB, BROKEN)
     record("pytorchjob", "policy rule back, node open", time.monotonic() - began)
     assert story.asked(job(ALL + 1))[0] == 0
-    story.counts("Can take a job", len(INSTANCES))
+    story.counts("Can take a job", len(NODES))

@@ -15,31 +15,27 @@ from pathlib import Path
 
 import pytest
 
-from daemonset.image.debian import CannotBuild
-from tests.kubernetes import shipped
-from tests.kubernetes.shipped import LOOKS, QUICK, UNHEALTHY, broken, configuration, is_ready, overlay, taints
+from tests.kubernetes.shipped import UNHEALTHY, broken, taints
 from tests.kubernetes.training import Announced, announced, running
-from tests.rigs import images
-from tests.rigs.absent import cannot_start
-from tests.rigs.cluster import CannotStart, Node
+from tests.rigs import started
+from tests.rigs.cluster import Node
 from tests.rigs.operators import training_operator
-from tests.rigs.volcano import volcano
 from tests.rigs.waiting import until
-from tests.systems import gangs, own_gang
-from tests.systems.gangs import ACCOUNT, GANG, JOBS, NAMESPACE, PART, PODS, Object, is_placed, placed, refusal, tfjob
+from tests.systems import gangs, own_gang, stage
+from tests.systems.gangs import GANG, JOBS, NAMESPACE, PART, PODS, Object, is_placed, placed, refusal, tfjob
 from tests.systems.outcomes import record
 from tests.systems.own_gang import GatedCluster
 from tests.systems.preflighted import preflight
+from tests.systems.stage import PERIOD, TFJOBS
 
 GROUPS = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{NAMESPACE}/podgroups"
 NODES = "/api/v1/nodes"
-TFJOBS = "--enable-scheme=tfjob"
-PERIOD = 1  # seconds between two looks of Volcano's scheduler
 PERIODS = 4  # in which a scheduler would have placed what it can
 SOON = 60.0  # seconds; what no change brings back, kube-scheduler tries again after 5 minutes
 NAME = "dist-mnist"
 PART_FITS = f"CANNOT TFJob {NAMESPACE}/{{}}: {PART} of {GANG} pods fit now"
-DROPPED = "TFJob v1 has no such field, so the API server drops it; wanted schedulerName of each replica's template"
+WANTED = "wanted schedulerName of each replica's template"
+DROPPED = f"schedulerName: TFJob v1 has no such field, so the API server drops it; {WANTED}"
 
 
 @dataclass
@@ -123,21 +119,7 @@ class Story:
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     """Both nodes are open, and training-operator leaves its jobs to Volcano."""
     directory = tmp_path_factory.mktemp("gang")
-    with ExitStack() as stack:
-        try:
-            archive = images.archive("good")
-            cluster = stack.enter_context(GatedCluster(nodes=2))
-            programs = stack.enter_context(ExitStack())
-            shipped.load(cluster, archive)
-            cluster.apply(overlay(directory / "agent", {"config.yaml": configuration(LOOKS, QUICK)}))
-            cluster.namespace(NAMESPACE)
-            cluster.create(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts", {"metadata": {"name": ACCOUNT}})
-            programs.enter_context(volcano(cluster, f"{PERIOD}s"))
-            programs.enter_context(training_operator(cluster, TFJOBS, "--gang-scheduler-name=volcano"))
-        except (CannotStart, CannotBuild) as reason:
-            cannot_start(reason)
-        shipped.rolled_out(cluster)
-        until(lambda: all(map(is_ready, cluster.nodes.values())), "TrainingReady of all Nodes")
+    with started.or_absent(stage.tfjob(directory)) as (cluster, programs), ExitStack() as stack:
         made = Story(cluster, directory, programs)
         stack.callback(made.fault.close)
         stack.callback(made.told.close)
@@ -178,7 +160,9 @@ def test_under_volcano_nothing_of_a_gang_starts_while_a_node_is_gated(story: Sto
     assert group["spec"]["minMember"] == GANG
     assert (group["status"]["phase"], gangs.conditions(group)) == ("Inqueue", {"Unschedulable": "True"})
     record("tfjob", "Volcano: what a pod that waits says", None, dict(words)["Unschedulable"])
-    assert story.preflight(job)[0] == 1
+    code, _, answer = story.preflight(job)
+    assert code == 1
+    assert answer["podGroup"].startswith(f"PodGroup {NAMESPACE}/{NAME} is Inqueue (Unschedulable: ")
 
 
 def test_preflight_tells_the_phase_of_the_group_to_who_mends_the_field(story: Story) -> None:

@@ -63,7 +63,10 @@ def dropped(
             continue
         place = (moved or {}).get(key) or typed_yaml.similar(key, names).removeprefix("nearest: ")
         near = f"; wanted {place}" if place else ""
-        yield JobLint(DROPPED, (*part.keys, key), f"{whose} has no such field, so the API server drops it{near}")
+        if key in LATER_FIELDS:
+            near = ": its definition is of an older Kubernetes"
+        text = f"{key}: {whose} has no such field, so the API server drops it{near}"
+        yield JobLint(DROPPED, (*part.keys, key), text)
 
 
 def dropped_of_pod(template: ManifestPart, whose: str, drops: tuple[str, ...] = ()) -> Iterator[JobLint]:

@@ -21,6 +21,7 @@ from nodeprep.publish import agent_lease, fleet_rows
 from nodeprep.publish.fleet_rows import FleetContext, FleetRow
 from nodeprep.values import Value
 
+KUBEFLOW = "kubeflow.org/"
 VOLCANO_GROUP, VOLCANO_JOBS = "scheduling.volcano.sh/v1beta1", "batch.volcano.sh/v1alpha1"
 POD_GROUP, OPEN_QUEUE = "PodGroup", "Open"
 QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"  # of a pod that no Volcano Job made
@@ -154,10 +155,11 @@ def _unserved_kind(job: Job, served: frozenset[str] | None | Unreadable) -> str:
 
 
 def _volcano(api: ApiLists, job: Job) -> VolcanoState:
-    """What Volcano's queue and PodGroup say; nothing of a job that another scheduler places."""
+    """What Volcano's queue and PodGroup say. Of a job that another scheduler places it is a PodGroup at most."""
     is_volcanos = job.kind == POD_GROUP or any(role.pod.scheduler == VOLCANO for role in job.roles)
     if not is_volcanos:
-        return VolcanoState()
+        # An operator may be told to leave its jobs to Volcano: then the manifest does not say so, and a PodGroup does.
+        return VolcanoState(group=_group_line(api, job) if job.api.startswith(KUBEFLOW) else "")
     annotated = next(filter(None, (role.pod.annotations.get(QUEUE_ANNOTATION) for role in job.roles)), "")
     name = (job.gang.queue if job.gang is not None else "") or annotated or "default"
     queue = api.get(VOLCANO_GROUP, "queues", name)
