@@ -28,11 +28,12 @@ remedies := tests/provision/test_remedies.py
 drills := $(addprefix tests/kubernetes/test_repair_,new_guests.py drills.py)
 kills := tests/cluster/test_repairing_kills.py
 rollout := tests/kubernetes/test_wrong_configuration.py
+systems := tests/systems
 next := nice -n 5
 # Tests that wait longest begin first. An idle process takes tests from the one that has most of them.
 waiting := $(wildcard tests/cluster/test_publish_*.py) tests/cluster/test_plugin_updated.py tests/cluster/test_publisher.py
 last := nice -n 15
-proofs := fuzz histories chaos coverage planted repair drills kills rollout agreement pythons tests bench
+proofs := fuzz histories chaos coverage planted repair drills kills rollout agreement jobs pythons tests bench
 rigs := netns lab provision cluster kubernetes daemonset slurm systems
 # What `make quick` always runs: values and built trees. Other rooms start programs, so they run where they are touched.
 quick := $(addprefix tests/,agent checks config decide facts history publish) $(wildcard tests/test_*.py)
@@ -126,7 +127,7 @@ test-kubernetes: ## the shipped manifests on real kubelets, and whole training s
 	@.ci/venv dev
 	@packages="$$($(py) tests/rigs/cluster.py packages)" && .ci/apt $$packages
 	$(py) tests/rigs/cluster.py build
-	$(next) $(py) -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/kubernetes/test_rollout.py tests/kubernetes tests/systems $(foreach one,$(guests),--ignore $(one))
+	$(next) $(py) -m pytest -n 2 --dist loadfile --no-loadscope-reorder tests/kubernetes/test_rollout.py tests/kubernetes $(systems) $(foreach one,$(guests),--ignore $(one))
 
 .PHONY: test-lab
 test-lab: ## a QEMU guest with a real RoCE device: each of its faults, found and mended
@@ -221,7 +222,7 @@ prove: setup ## the long proofs: a million histories, an hour of chaos, long tes
 prove-fuzz prove-histories prove-chaos prove-coverage prove-planted $(addprefix prove-bench-,$(benches)): prove-%:
 	@.ci/prove $* $(MAKE) $*
 prove-tests:
-	@.ci/prove tests $(py) -m pytest -m prove $(foreach one,$(remedies) $(drills) $(kills) $(rollout),--ignore $(one)) tests
+	@.ci/prove tests $(py) -m pytest -m prove $(foreach one,$(remedies) $(drills) $(kills) $(rollout) $(systems),--ignore $(one)) tests
 .PHONY: prove-pythons
 prove-pythons: ## check, snapshot, compare and the agent on each Python from 3.10 on that is found here
 	@.ci/venv dev
@@ -235,6 +236,16 @@ prove-agreement: ## 1,000 random clusters, or COUNT=: preflight says of each pod
 	@packages="$$($(py) tests/rigs/cluster.py packages)" && .ci/apt $$packages
 	@.ci/prove agreement $(py) tests/rigs/agreement.py --draws $(or $(COUNT),1000) $(if $(SEED),--seed $(SEED))
 	@.ci/prove agreement-volcano $(py) tests/rigs/agreement.py --scheduler volcano --draws $(or $(COUNT),500) $(if $(SEED),--seed $(SEED))
+.PHONY: prove-jobs
+prove-jobs: ## the four training systems that nodeprep exists for, seen working with it; docs/jobs.md
+	@.ci/venv dev
+	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/guest.py packages)" && \
+	.ci/apt $(unit_packages) $$packages
+	$(py) tests/rigs/cluster.py build
+	@rm -f .venv/jobs.tsv
+	@NODEPREP_JOBS_TABLE=$(CURDIR)/.venv/jobs.tsv .ci/prove jobs $(py) -m pytest -m "prove or not prove" $(systems)
+	@sort -s -k 1,1 .venv/jobs.tsv >proofs/jobs.tsv
+	@$(MAKE) docs
 prove-kills:
 	@.ci/prove kills $(py) -m pytest -s -m prove $(kills)
 .PHONY: prove-repair

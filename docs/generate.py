@@ -14,6 +14,7 @@ from docs import (
     built_in_profiles,
     configuration,
     drill_table,
+    job_outcomes,
     install_pages,
     metrics,
     remedies,
@@ -147,6 +148,7 @@ def main() -> None:
     repair_proofs.main()
     repair_reasons.main()
     drill_table.main()
+    job_outcomes.main()
     for kind, target in install_pages.PAGES.items():
         target.write_text(install_pages.page(kind), encoding="utf-8")
 

@@ -9,13 +9,14 @@ from types import ModuleType
 
 import pytest
 
-from docs import built_in_profiles, drill_table, repair_proofs
+from docs import built_in_profiles, drill_table, job_outcomes, repair_proofs
 from nodeprep.checks import CHECKS
 from nodeprep.cli.check import check_sheet
 from nodeprep.config import remedy_files
 from nodeprep.model import EVERYWHERE, Check, filled
 from tests.kubernetes.test_repair_drills import DRILLS
 from tests.provision.remedy_cases import CASES
+from tests.systems import outcomes
 
 TESTS = Path(__file__).resolve().parent
 DOCS = TESTS.parent / "docs"
@@ -104,6 +105,22 @@ def test_the_readme_has_the_drill_table_that_was_measured_last() -> None:
     rows = [row.split("\t")[:2] for row in drill_table.RESULTS.read_text().splitlines()]
     assert [story for story, _ in rows] == [drill.story for drill in DRILLS], "make prove-drills"
     assert all(", ".join(drill.remedies).startswith(ran) for drill, (_, ran) in zip(DRILLS, rows, strict=True))
+
+
+def test_the_page_of_jobs_has_the_outcomes_that_were_measured_last() -> None:
+    assert job_outcomes.TARGET.read_text() == job_outcomes.page(), "run `make docs`"
+    measured = {row.partition("\t")[0] for row in job_outcomes.RESULTS.read_text().splitlines()}
+    assert measured == set(outcomes.SYSTEMS), "make prove-jobs"
+    assert {found[1] for found in job_outcomes.PLACE.findall(job_outcomes.TARGET.read_text())} == measured
+
+
+def test_an_outcome_has_seconds_or_words_or_both() -> None:
+    rows = "mpijob\tbound\t0.14\t\nrdma\tother\t1\t\nmpijob\tsaid\t\ta | b\nmpijob\tboth\t2.25\tc\n"
+    assert list(job_outcomes.table(rows, "mpijob"))[2:] == [
+        "| bound | 0.1 s |\n",
+        '| said | "a \\| b" |\n',
+        '| both | 2.2 s: "c" |\n',
+    ]
 
 
 def test_a_row_of_the_drill_table_says_what_is_left_without_the_plays() -> None:

@@ -219,8 +219,8 @@ def test_the_pod_that_asks_is_named(tmp_path: Path) -> None:
 
 
 def test_the_four_seeds_are_as_the_schema_says() -> None:
-    for number in range(4):
-        file = manifest_file.read(str(job_values.HERE / f"seed-{number:03d}.yaml"))
+    for name in job_values.SEEDS:
+        file = manifest_file.read(str(job_values.MANIFESTS / name))
         count = len(file.manifest.jobs)
         seen = look(
             judged("gpu-1", "Ready", "True", "Ready"), unserved=("",) * count, volcano=(VolcanoState(),) * count
@@ -229,10 +229,10 @@ def test_the_four_seeds_are_as_the_schema_says() -> None:
 
 
 def test_a_remark_names_file_and_line() -> None:
-    file = manifest_file.read(str(job_values.HERE / "seed-003.yaml"))
+    file = manifest_file.read(str(job_values.MANIFESTS / "tfjob.yaml"))
     (job,) = file.manifest.jobs
     places = [file.place(job, one).rpartition("/")[2] for one in job.lints]
-    assert places == ["seed-003.yaml:8"]
+    assert places == ["tfjob.yaml:8"]
 
 
 WRONG = [

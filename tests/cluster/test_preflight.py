@@ -84,7 +84,7 @@ def preflight(
 
 
 def seed(number: int) -> str:
-    return str(job_values.HERE / f"seed-{number:03d}.yaml")
+    return str(job_values.MANIFESTS / job_values.SEEDS[number])
 
 
 def told(done: subprocess.CompletedProcess[str]) -> Object:

@@ -14,7 +14,9 @@ from nodeprep.jobs.placement import JobAnswer
 
 Object = dict[str, Any]
 
-HERE = Path(__file__).parent
+MANIFESTS = Path(__file__).resolve().parents[2] / "docs/jobs"
+# What the four users submit.
+SEEDS = ("mpijob-arena.yaml", "rdma-pod-of-one-node.yaml", "pytorch-deployment.yaml", "tfjob.yaml")
 ROOM = {"cpu": "64", "memory": "512Gi", "pods": "110", "nvidia.com/gpu": "8", "ephemeral-storage": "100Gi"}
 
 
@@ -87,6 +89,6 @@ def ask(manifest: Object, where: JobCluster) -> JobAnswer:
 
 def seed(number: int) -> JobManifest:
     """A manifest of the four users, as `preflight` reads it."""
-    path = HERE / f"seed-{number:03d}.yaml"
+    path = MANIFESTS / SEEDS[number]
     documents = yaml_document.read_stream(path.read_bytes(), path.name)
     return job_manifest.read(one.value for one in documents)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+import yaml
+
 from nodeprep.jobs import job_lints, placement
 from nodeprep.jobs.job_cluster import JobCluster
 from nodeprep.jobs.placement import JobAnswer
+from tests.jobs import job_values
 from tests.jobs.job_values import cluster, node, seed
 from tests.jobs.test_job_lints import GATE
 
@@ -35,6 +39,20 @@ def why(found: JobAnswer, role: str, name: str) -> list[str]:
 
 def lints(number: int) -> list[str]:
     return [one.word for one in job_lints.lints(seed(number).jobs[0], there(), GATE)]
+
+
+@pytest.mark.parametrize("name", ["mpijob", "rdma-pod", "pytorchjob"])
+def test_a_manifest_that_we_show_has_nothing_to_remark(name: str) -> None:
+    """docs/jobs.md runs them on real clusters; here their nodes are ready for them."""
+    manifest = yaml.safe_load((job_values.MANIFESTS / f"{name}.yaml").read_text())
+    ready = {
+        RDMA: "true",
+        "nodeprep.io/profile.mpijob-exclusive-eni": "ready",
+        "nodeprep.io/profile.tcp-shared-eni": "ready",
+    }
+    found = job_values.job(manifest)
+    assert found.lints == ()
+    assert list(job_lints.lints(found, cluster(node("gpu-1", ready)), GATE)) == []
 
 
 def test_seed_000_mpi_over_eni() -> None:

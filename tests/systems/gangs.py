@@ -1,10 +1,9 @@
-"""Jobs that start whole or not at all: the TFJob of tests/jobs/seed-003.yaml for the rig's nodes, and its pods."""
+"""Jobs that start whole or not at all: the TFJob of docs/jobs/tfjob.yaml for the rig's nodes, and its pods."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -14,10 +13,11 @@ from tests.kubernetes.training import Announced
 from tests.rigs.cluster import Cluster
 from tests.rigs.cluster_tools import BASE
 from tests.rigs.waiting import until
+from tests.systems import manifests
 
 Object = dict[str, Any]
 
-SEED = Path(__file__).resolve().parents[1] / "jobs/seed-003.yaml"
+SEED = manifests.DIRECTORY / "tfjob.yaml"
 NAMESPACE, ACCOUNT = "kubeflow", "default-editor"  # of the seed
 JOBS = f"/apis/kubeflow.org/v1/namespaces/{NAMESPACE}/tfjobs"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
