@@ -13,7 +13,7 @@ from pathlib import Path
 TARGET = Path(__file__).with_name("jobs.md")
 RESULTS = TARGET.parent.parent / "proofs" / "jobs.tsv"
 PLACE = re.compile(
-    r"(<!-- `make docs` writes this from proofs/jobs\.tsv: (\w+) -->\n).*?(<!-- the end of it -->\n)", re.S
+    r"(<!-- `make docs` writes this from proofs/jobs\.tsv: (\w+) -->\n).*?(<!-- the end of it -->\n)", re.DOTALL
 )
 
 

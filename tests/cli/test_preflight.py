@@ -154,6 +154,19 @@ def test_a_ready_node_without_our_label_says_so(tmp_path: Path) -> None:
     assert "its agent says Ready, and the label is not there" in page(found)[6]
 
 
+WITHHELD = [
+    ("its agent says why", judged("a", "Unhealthy", "False"), []),
+    ("no agent could set it", node("a"), ["LabelNobodySets"]),
+    ("an agent that says Ready would have", judged("a", "Ready", "True", "Ready"), ["LabelNobodySets"]),
+]
+
+
+@pytest.mark.parametrize(("there", "wanted"), [case[1:] for case in WITHHELD], ids=[case[0] for case in WITHHELD])
+def test_a_label_that_an_agent_withholds_is_not_nobodys(there: Object, wanted: list[str], tmp_path: Path) -> None:
+    (found,) = report(workers(1, nodeSelector={RDMA: "true"}), look(there), tmp_path).jobs
+    assert [one.lint.word for one in found.lints] == wanted
+
+
 def test_a_node_that_nobody_closes_is_in_doubt(tmp_path: Path) -> None:
     found = report(workers(1), look(judged("a", "Unhealthy", "False")), tmp_path)
     assert found.exit_code == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from daemonset.image.debian import CannotBuild
-from tests.rigs import cluster_build, images, lab, rdma_plugin, started
+from tests.rigs import images, started
 from tests.rigs.absent import cannot_start
 from tests.rigs.cluster import Cluster
 from tests.rigs.guest import Guest
@@ -23,17 +23,11 @@ def cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="session")
-def new_guest(image: Callable[[str], Path], request: pytest.FixtureRequest) -> Iterator[Guest]:
+def new_guest(request: pytest.FixtureRequest) -> Iterator[Guest]:
     """A node that just registered: no agent, no plugin. To the next module it comes as the one before left it."""
-    try:
-        cluster, taint = Cluster(controllers=True), "nodeprep.io/bootstrap=:NoSchedule"
-        archives = [rdma_plugin.image(), image("good"), image("failing")]
-        if any(test.path.stem in REPAIRED for test in request.session.items):
-            archives.append(image("repair"))
-        with cluster, Guest(cluster, "guest", taints=[taint], images=archives) as guest:
-            yield guest
-    except (cluster_build.CannotStart, lab.CannotStart) as reason:
-        cannot_start(reason)
+    repaired = any(test.path.stem in REPAIRED for test in request.session.items)
+    with started.guest(("good", "failing", *(["repair"] if repaired else []))) as guest:
+        yield guest
 
 
 @pytest.fixture(scope="session")

@@ -36,7 +36,10 @@ repair: {deadline: {safe: 600}}
 """
 
 
-def manifests(directory: Path, expected: str = "") -> Path:
-    """A user's own kustomization: both DaemonSets, mode repair. `expected` is added to the profile's last part."""
+def manifests(directory: Path, expected: str = "", *components: str) -> Path:
+    """A user's own kustomization: both DaemonSets, mode repair, and components by name.
+
+    `expected` is added to the profile's last part.
+    """
     files = {"config.yaml": CONFIGURATION, "node.yaml": PROFILE + expected}
-    return shipped.overlay(directory, files, REPAIR)
+    return shipped.overlay(directory, files, REPAIR, *components)

@@ -137,7 +137,14 @@ def running(pod: Object) -> bool:
 def training_pod(
     cluster: Cluster, name: str, labels: Mapping[str, str] | None = None, script: str = SLEEPS, again: str = "Always"
 ) -> None:
-    """Asks for a node that is capable of RDMA and for a port, as a job's worker does, and runs this.
+    """Creates the pod of `pod_manifest`."""
+    cluster.create(PODS, pod_manifest(name, labels, script, again))
+
+
+def pod_manifest(
+    name: str, labels: Mapping[str, str] | None = None, script: str = SLEEPS, again: str = "Always"
+) -> Object:
+    """A pod that asks for a node that is capable of RDMA and for a port, as a job's worker does, and runs this.
 
     `again` is its restartPolicy.
     """
@@ -156,7 +163,7 @@ def training_pod(
         "terminationGracePeriodSeconds": 0,
         "restartPolicy": again,
     }
-    cluster.create(PODS, {"metadata": {"name": name, "labels": dict(labels or {})}, "spec": spec})
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": dict(labels or {})}, "spec": spec}
 
 
 def port_of(cluster: Cluster, pod: str) -> str:

@@ -27,28 +27,27 @@ def or_absent(rig: AbstractContextManager[T]) -> Iterator[T]:
         yield made
 
 
-@contextmanager
-def cluster(nodes: int = 0) -> Iterator[Cluster]:
+def cluster(nodes: int = 0) -> AbstractContextManager[Cluster]:
     """A cluster with so many native nodes; with 0, the API server alone."""
-    with ExitStack() as stack:
-        try:
-            made = stack.enter_context(Cluster(nodes=nodes))
-        except CannotStart as reason:
-            cannot_start(reason)
+    return or_absent(_cluster(nodes))
+
+
+@contextmanager
+def _cluster(nodes: int) -> Iterator[Cluster]:
+    with Cluster(nodes=nodes) as made:
         yield made
 
 
-@contextmanager
-def guest(kinds: Sequence[str]) -> Iterator[Guest]:
+def guest(kinds: Sequence[str]) -> AbstractContextManager[Guest]:
     """A node that just registered in a cluster of its own: no agent, no plugin.
 
     On its disk are the images of the plugin and of these kinds of nodeprep (tests/rigs/images.py).
     """
-    with ExitStack() as stack:
-        try:
-            archives = [rdma_plugin.image(), *map(images.archive, kinds)]
-            cluster = stack.enter_context(Cluster(controllers=True))
-            made = stack.enter_context(Guest(cluster, "guest", taints=[BOOTSTRAP], images=archives))
-        except (CannotStart, lab.CannotStart, CannotBuild) as reason:
-            cannot_start(reason)
-        yield made
+    return or_absent(_guest(kinds))
+
+
+@contextmanager
+def _guest(kinds: Sequence[str]) -> Iterator[Guest]:
+    archives = [rdma_plugin.image(), *map(images.archive, kinds)]
+    with Cluster(controllers=True) as made, Guest(made, "guest", taints=[BOOTSTRAP], images=archives) as there:
+        yield there

@@ -24,9 +24,13 @@ POD_INTERFACES = ("eth0", "lo")
 
 
 class GateNames(Value):
-    """The names by which nodeprep keeps pods away: keys of its taints."""
+    """The names by which nodeprep keeps pods away: keys of its taints, and how the labels begin that it withholds.
+
+    Of such a label the obstacles say why. Where no agent withholds it, it is not in here: then it may be nobody's.
+    """
 
     taints: tuple[str, ...]
+    withheld: tuple[str, ...] = ()
 
 
 def lints(job: Job, cluster: JobCluster, gate: GateNames, terway: tuple[str, ...] = ()) -> tuple[JobLint, ...]:
@@ -36,7 +40,7 @@ def lints(job: Job, cluster: JobCluster, gate: GateNames, terway: tuple[str, ...
         found += _network(role, terway)
         found += _devices(job, role)
         found += _gate(role, gate)
-        found += _labels(role, cluster)
+        found += _labels(role, cluster, gate)
     return tuple(dict.fromkeys((*found, *_gang(job, cluster))))
 
 
@@ -109,13 +113,14 @@ def _gate(role: JobRole, gate: GateNames) -> Iterator[JobLint]:
         yield JobLint("WalksThroughGate", (*role.pod.keys, "nodeName"), words)
 
 
-def _labels(role: JobRole, cluster: JobCluster) -> Iterator[JobLint]:
+def _labels(role: JobRole, cluster: JobCluster, gate: GateNames) -> Iterator[JobLint]:
     """Labels that no Node has at all; of a selector, or needed by each term of the affinity."""
     demand = role.pod.demand
     terms = [one for one in demand.terms or () if not one.is_empty]
     needed = set.intersection(*(_needs(one) for one in terms)) if terms else set()
     for key in (*demand.selector, *sorted(needed - set(demand.selector))):
-        if cluster.nodes and not any(key in node.labels for node in cluster.nodes.values()):
+        there = any(key in node.labels for node in cluster.nodes.values())
+        if cluster.nodes and not there and not key.startswith(gate.withheld):
             words = f"{role.name} selects by label {key}, and no Node has it"
             yield JobLint("LabelNobodySets", role.pod.keys, words)
 

@@ -102,8 +102,7 @@ class PreflightReport(Value):
 
 def report(file: ManifestFile, look: ClusterLook) -> PreflightReport:
     """The answers to the jobs of a file."""
-    policy = look.policy
-    gate = GateNames((policy.unhealthy_taint, policy.bootstrap_taint))
+    gate = _gate_names(look)
     answers = placement.ask(file.manifest.jobs, look.cluster)
     made = []
     for answer, job, unserved, volcano in zip(answers, file.manifest.jobs, look.unserved, look.volcano, strict=True):
@@ -112,6 +111,13 @@ def report(file: ManifestFile, look: ClusterLook) -> PreflightReport:
         )
         made.append(_job_report(answer, look, unserved, volcano, lints))
     return PreflightReport(tuple(made), look, file.manifest.passed_over)
+
+
+def _gate_names(look: ClusterLook) -> GateNames:
+    policy, rows = look.policy, look.rows.values()
+    withholds = any(one.readiness is not Readiness.READY and one.state != NO_AGENT for one in rows)
+    labels = (policy.rdma_label, PROFILE) if withholds else ()
+    return GateNames((policy.unhealthy_taint, policy.bootstrap_taint), labels)
 
 
 def _job_report(
