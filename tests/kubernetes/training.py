@@ -23,6 +23,7 @@ from tests.rigs.cluster import Cluster
 from tests.rigs.guest import Guest
 from tests.rigs.waiting import until
 
+MANIFEST = Path(__file__).resolve().parents[2] / "docs/jobs/rdma-pod.yaml"
 RDMA_LABEL = "feature.node.kubernetes.io/network-rdma.capable"
 SLEEPS = "exec sleep 2147483647"
 PODS = "/api/v1/namespaces/default/pods"
@@ -144,26 +145,16 @@ def training_pod(
 def pod_manifest(
     name: str, labels: Mapping[str, str] | None = None, script: str = SLEEPS, again: str = "Always"
 ) -> Object:
-    """A pod that asks for a node that is capable of RDMA and for a port, as a job's worker does, and runs this.
+    """The pod of docs/jobs/rdma-pod.yaml, which asks for a node that is capable of RDMA and for a port; it runs this.
 
     `again` is its restartPolicy.
     """
-    capable = {"key": RDMA_LABEL, "operator": "In", "values": ["true"]}
-    terms = {"nodeSelectorTerms": [{"matchExpressions": [capable]}]}
-    container = {
-        "name": "main",
-        "image": rdma_plugin.IMAGE,
-        "command": ["sh", "-c", script],
-        "resources": {"limits": {rdma_plugin.RESOURCE: "1"}},
-    }
-    spec = {
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
-        "containers": [container],
-        "hostNetwork": True,
-        "terminationGracePeriodSeconds": 0,
-        "restartPolicy": again,
-    }
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": dict(labels or {})}, "spec": spec}
+    made: Object = yaml.safe_load(MANIFEST.read_text())
+    made["metadata"] = {"name": name, "labels": dict(labels or {})}
+    made["spec"] |= {"terminationGracePeriodSeconds": 0, "restartPolicy": again}
+    (container,) = made["spec"]["containers"]
+    container |= {"image": rdma_plugin.IMAGE, "command": ["sh", "-c", script]}
+    return made
 
 
 def port_of(cluster: Cluster, pod: str) -> str:
