@@ -12,6 +12,7 @@ from pathlib import Path
 
 TARGET = Path(__file__).with_name("jobs.md")
 RESULTS = TARGET.parent.parent / "proofs" / "jobs.tsv"
+LONGEST = 320  # characters of what was said
 PLACE = re.compile(
     r"(<!-- `make docs` writes this from proofs/jobs\.tsv: (\w+) -->\n).*?(<!-- the end of it -->\n)", re.DOTALL
 )
@@ -32,8 +33,13 @@ def table(results: str, system: str) -> Iterator[str]:
         of, what, seconds, words = row.split("\t")
         if of == system:
             told = f"{float(seconds):.1f} s" if seconds else ""
-            said = f'"{words}"'.replace("|", "\\|") if words else ""
+            said = f'"{shortened(words)}"'.replace("|", "\\|") if words else ""
             yield f"| {what} | {': '.join(filter(None, (told, said)))} |\n"
+
+
+def shortened(words: str) -> str:
+    """The beginning of long words; proofs/jobs.tsv has the rest."""
+    return words if len(words) <= LONGEST else f"{words[:LONGEST].rpartition(' ')[0]} ..."
 
 
 def main() -> None:
