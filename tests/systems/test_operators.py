@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from tests.jobs.job_values import container, kubeflow, template
-from tests.rigs import operators, started
-from tests.rigs.absent import cannot_start
-from tests.rigs.cluster import CannotStart, Cluster
-from tests.rigs.operators import MPI, TRAINING, mpi_operator, training_operator
+from tests.rigs import started
+from tests.rigs.cluster import Cluster
+from tests.rigs.operators import TRAINING, mpi_operator, training_operator
 from tests.rigs.waiting import until
 
 Object = dict[str, Any]
@@ -23,11 +22,6 @@ V2BETA1 = "kubeflow.org/v2beta1"
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
     """An API server alone: nobody runs the pods that operators make."""
-    try:
-        for name in (TRAINING, MPI):
-            operators.built(name)
-    except CannotStart as reason:
-        cannot_start(reason)
     with started.cluster() as made:
         yield made
 
@@ -50,7 +44,7 @@ def is_made(cluster: Cluster, pod: str) -> bool:
 
 
 def test_training_operator_refuses_by_its_webhook_and_makes_pods(cluster: Cluster) -> None:
-    with training_operator(cluster, "--enable-scheme=tfjob", leave_out=("mpijobs.kubeflow.org",)):
+    with started.or_absent(training_operator(cluster, "--enable-scheme=tfjob", leave_out=("mpijobs.kubeflow.org",))):
         code, words = submitted(cluster, tfjob("odd", "main"))
         assert code == 403
         assert 'admission webhook "validator.tfjob.training-operator.kubeflow.org" denied the request' in words
@@ -63,10 +57,11 @@ def test_training_operator_refuses_by_its_webhook_and_makes_pods(cluster: Cluste
     assert submitted(cluster, tfjob("late", "tensorflow"))[0] == 500
 
 
+@pytest.mark.prove  # for it alone a new machine would build mpi-operator, two and a half minutes of processor
 def test_mpi_operator_leads_also_after_one_that_was_killed(cluster: Cluster) -> None:
     """The kind is free, because training-operator's of that name was left out."""
     roles = {"Launcher": {"template": template()}, "Worker": {"replicas": 1, "template": template()}}
-    with mpi_operator(cluster):
+    with started.or_absent(mpi_operator(cluster)):
         assert submitted(cluster, kubeflow("MPIJob", "mpiReplicaSpecs", roles, V2BETA1)) == (201, "")
         until(lambda: is_made(cluster, "j-worker-0"), "the worker's pod")
     assert cluster.call("DELETE", f"{PODS}/j-worker-0?gracePeriodSeconds=0")[0] == 200
