@@ -49,7 +49,7 @@ def test_a_new_node_has_nothing_that_an_agent_left_behind() -> None:
     taint = {"key": "nodeprep.io/bootstrap", "effect": "NoSchedule"}
     new = told(node("", "", taints=[taint]), None)
     assert (new.state, new.reason, new.readiness) == ("-", "NoAgent", Readiness.NOT_READY)
-    assert new.message == "a new node: none has run there yet"
+    assert new.message == "its bootstrap taint waits for one"
     assert told(node("", "", taints=[taint, UNHEALTHY]), None).message == "left behind: a taint"
     assert told(node(taints=[taint]), None).message == "left behind: Ready"
 

@@ -167,6 +167,24 @@ def test_a_label_that_an_agent_withholds_is_not_nobodys(there: Object, wanted: l
     assert [one.lint.word for one in found.lints] == wanted
 
 
+def test_a_mistyped_label_is_nobodys_though_an_agent_withholds_others(tmp_path: Path) -> None:
+    seen = look(judged("a", "Unhealthy", "False"), judged("b", "Ready", "True", "Ready"))
+    for label, wanted in (
+        ("nodeprep.io/profile.tcp-shared-eni", []),
+        ("nodeprep.io/profile.rdma-of-ours", []),  # as `gate.profiles` has them
+        ("nodeprep.io/profile.tcp-shraed-eni", ["LabelNobodySets"]),
+        (f"{RDMA}-x", ["LabelNobodySets"]),
+    ):
+        (found,) = report(workers(1, nodeSelector={label: "ready"}), seen, tmp_path).jobs
+        assert [one.lint.word for one in found.lints] == wanted, label
+
+
+def test_a_silent_agent_withholds_nothing(tmp_path: Path) -> None:
+    seen = look(judged("a", "Unhealthy", "False"), silent=("a",))
+    (found,) = report(workers(1, nodeSelector={RDMA: "true"}), seen, tmp_path).jobs
+    assert [one.lint.word for one in found.lints] == ["LabelNobodySets"]
+
+
 def test_a_node_that_nobody_closes_is_in_doubt(tmp_path: Path) -> None:
     found = report(workers(1), look(judged("a", "Unhealthy", "False")), tmp_path)
     assert found.exit_code == 0

@@ -263,3 +263,28 @@ def test_volcano_queue_and_pod_group(three: Scheduled, tmp_path: Path) -> None:
     assert done.returncode == 3, done.stdout
     assert "unjudged its pods are not in the file" in " ".join(done.stdout.split())
     assert "is Running (Scheduled: tasks in gang are ready)" in " ".join(done.stdout.split())
+
+
+def test_a_job_that_its_operator_leaves_to_volcano(three: Scheduled, tmp_path: Path) -> None:
+    """The manifest does not say so. Its PodGroup does, with the queue that it waits in."""
+    spec = {"Worker": {"replicas": 1, "template": job_values.template(job_values.container("tensorflow"))}}
+    job = job_values.kubeflow("TFJob", "tfReplicaSpecs", spec)
+    job["metadata"]["name"] = "left"
+    (tmp_path / "job.yaml").write_text(json.dumps(job))
+    words = ("-f", str(tmp_path / "job.yaml"))
+    assert preflight(three, *words).returncode == 0
+    queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "shut"}}
+    three.create(QUEUES, {**queue, "status": {"state": "Closed"}})
+    group = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "left"},
+        "spec": {"minMember": 1, "queue": "shut"},
+        "status": {"phase": "Pending"},
+    }
+    three.create("/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups", group)
+    done = preflight(three, *words)
+    assert done.returncode == 1, done.stdout
+    said = " ".join(done.stdout.split())
+    assert "Volcano's queue shut is Closed, wanted Open" in said
+    assert "PodGroup default/left is Pending" in said

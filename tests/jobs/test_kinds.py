@@ -242,7 +242,16 @@ def test_what_training_operators_crd_drops_is_not_counted() -> None:
     pods = {"Worker": replica(1, container("jax"), resources={"requests": {"cpu": "8"}})}
     found = job(kubeflow("JAXJob", "jaxReplicaSpecs", pods))
     assert found.roles[0].pod.demand.requests == {}
-    assert [one.word for one in found.lints] == ["DroppedField"]
+    (dropped,) = found.lints
+    assert dropped.word == "DroppedField"
+    assert dropped.text.endswith("so the API server drops it: its definition is of an older Kubernetes")
+
+
+def test_a_field_in_the_wrong_place_is_not_of_a_newer_kubernetes() -> None:
+    worker = {**replica(1, container("jax")), "resources": {"limits": {"nvidia.com/gpu": 1}}}
+    (dropped,) = job(kubeflow("JAXJob", "jaxReplicaSpecs", {"Worker": worker})).lints
+    assert "older Kubernetes" not in dropped.text
+    assert dropped.text.startswith("resources: ")
 
 
 WRONG = [

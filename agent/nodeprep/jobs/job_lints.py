@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
 
 from nodeprep.jobs import placement
 from nodeprep.jobs.job_cluster import JobCluster
@@ -24,9 +25,10 @@ POD_INTERFACES = ("eth0", "lo")
 
 
 class GateNames(Value):
-    """The names by which nodeprep keeps pods away: keys of its taints, and how the labels begin that it withholds.
+    """The names by which nodeprep keeps pods away: keys of its taints, and its labels that an agent withholds.
 
-    Of such a label the obstacles say why. Where no agent withholds it, it is not in here: then it may be nobody's.
+    The labels are globs. Of such a label the obstacles say why. Where no agent withholds it, it is not in here: then
+    it may be nobody's.
     """
 
     taints: tuple[str, ...]
@@ -120,7 +122,7 @@ def _labels(role: JobRole, cluster: JobCluster, gate: GateNames) -> Iterator[Job
     needed = set.intersection(*(_needs(one) for one in terms)) if terms else set()
     for key in (*demand.selector, *sorted(needed - set(demand.selector))):
         there = any(key in node.labels for node in cluster.nodes.values())
-        if cluster.nodes and not there and not key.startswith(gate.withheld):
+        if cluster.nodes and not there and not any(fnmatchcase(key, one) for one in gate.withheld):
             words = f"{role.name} selects by label {key}, and no Node has it"
             yield JobLint("LabelNobodySets", role.pod.keys, words)
 

@@ -51,11 +51,15 @@ class JobPart(Value):
 
 
 def dropped(
-    part: ManifestPart, known: Iterable[str], whose: str, moved: Mapping[str, str] | None = None
+    part: ManifestPart,
+    known: Iterable[str],
+    whose: str,
+    moved: Mapping[str, str] | None = None,
+    later: tuple[str, ...] = (),
 ) -> Iterator[JobLint]:
     """The fields that `whose` definition does not have. The API server drops them, and only Strict says so.
 
-    `moved` has the place where a field counts, by its name.
+    `moved` has the place where a field counts, by its name. `later` are fields that a newer definition has.
     """
     names = tuple(known)
     for key in part.value:
@@ -63,7 +67,7 @@ def dropped(
             continue
         place = (moved or {}).get(key) or typed_yaml.similar(key, names).removeprefix("nearest: ")
         near = f"; wanted {place}" if place else ""
-        if key in LATER_FIELDS:
+        if key in later:
             near = ": its definition is of an older Kubernetes"
         text = f"{key}: {whose} has no such field, so the API server drops it{near}"
         yield JobLint(DROPPED, (*part.keys, key), text)
@@ -72,7 +76,8 @@ def dropped(
 def dropped_of_pod(template: ManifestPart, whose: str, drops: tuple[str, ...] = ()) -> Iterator[JobLint]:
     """The fields of a pod template that are dropped. `drops` are those that a CRD of an older Kubernetes lacks."""
     yield from dropped(template, POD_TEMPLATE_FIELDS, "a pod template")
-    yield from dropped(template.part("spec"), POD_FIELDS - set(drops), f"the pod of {whose}" if drops else "a pod")
+    pod = f"the pod of {whose}" if drops else "a pod"
+    yield from dropped(template.part("spec"), POD_FIELDS - set(drops), pod, later=drops)
 
 
 def gang_by_labels(roles: Iterable[JobRole]) -> JobGang | None:

@@ -181,7 +181,7 @@ def _state_words(
         if node.released:
             return RELEASED_STATE, "", "", None
         leftover = f"left behind: {node.state or node.reason or 'a taint'}" if ours else ""
-        message = "a new node: none has run there yet" if node.is_new else leftover
+        message = "its bootstrap taint waits for one" if node.is_new else leftover
         return NO_AGENT, "NoAgent" if ours else "", message, None
     if renewed is not None and not agent_lease.is_fresh(renewed, now):
         why = "its Lease was renewed in the future: its clock is wrong; " if renewed > now else ""

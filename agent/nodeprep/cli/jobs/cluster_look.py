@@ -155,40 +155,47 @@ def _unserved_kind(job: Job, served: frozenset[str] | None | Unreadable) -> str:
 
 
 def _volcano(api: ApiLists, job: Job) -> VolcanoState:
-    """What Volcano's queue and PodGroup say. Of a job that another scheduler places it is a PodGroup at most."""
-    is_volcanos = job.kind == POD_GROUP or any(role.pod.scheduler == VOLCANO for role in job.roles)
-    if not is_volcanos:
-        # An operator may be told to leave its jobs to Volcano: then the manifest does not say so, and a PodGroup does.
-        return VolcanoState(group=_group_line(api, job) if job.api.startswith(KUBEFLOW) else "")
+    """What Volcano's queue and PodGroup say; nothing of a job that another scheduler places."""
+    stated = job.kind == POD_GROUP or any(role.pod.scheduler == VOLCANO for role in job.roles)
+    # An operator may be told to leave its jobs to Volcano: then the manifest does not say so, and a PodGroup does.
+    group = _group(api, job) if stated or job.api.startswith(KUBEFLOW) else None
+    if not stated and group is None:
+        return VolcanoState()
+    line = "" if group is None else _group_line(group)
     annotated = next(filter(None, (role.pod.annotations.get(QUEUE_ANNOTATION) for role in job.roles)), "")
-    name = (job.gang.queue if job.gang is not None else "") or annotated or "default"
+    grouped = "" if stated or group is None else str(fleet_rows.part(group, "spec").get("queue") or "")
+    name = (job.gang.queue if job.gang is not None else "") or annotated or grouped or "default"
     queue = api.get(VOLCANO_GROUP, "queues", name)
     if isinstance(queue, Unreadable):
-        return VolcanoState(unknown=(f"Volcano's queue {name}: {queue}",), group=_group_line(api, job))
+        return VolcanoState(unknown=(f"Volcano's queue {name}: {queue}",), group=line)
     if queue is None:
         return VolcanoState(f"no queue {name} of Volcano here; see kubectl get queues.scheduling.volcano.sh")
     state = str(fleet_rows.part(queue, "status").get("state") or OPEN_QUEUE)
     hindrance = "" if state == OPEN_QUEUE else f"Volcano's queue {name} is {state}, wanted {OPEN_QUEUE}"
     limits = fleet_rows.part(queue, "spec", CAPABILITY)
     unknown = (f"Volcano's queue {name} has a {CAPABILITY}: what it leaves",) if limits else ()
-    return VolcanoState(hindrance, unknown, _group_line(api, job))
+    return VolcanoState(hindrance, unknown, line)
 
 
-def _group_line(api: ApiLists, job: Job) -> str:
-    """The phase of the job's PodGroup, with its newest condition: older ones stay beside it."""
+def _group(api: ApiLists, job: Job) -> Object | None:
+    """The job's PodGroup; None where there is none, or where it may not be read."""
     name = "" if job.gang is None else job.gang.group
     if not name and job.api == VOLCANO_JOBS:
         made = api.get(VOLCANO_JOBS, "jobs", job.name, job.namespace)
         uid = None if made is None or isinstance(made, Unreadable) else fleet_rows.part(made, "metadata").get("uid")
         name = f"{job.name}-{uid}" if uid else ""
     told = api.get(VOLCANO_GROUP, "podgroups", name or job.name, job.namespace)
-    if told is None or isinstance(told, Unreadable):
-        return ""
-    status = fleet_rows.part(told, "status")
+    return None if isinstance(told, Unreadable) else told
+
+
+def _group_line(group: Object) -> str:
+    """Its phase, with its newest condition: older ones stay beside it."""
+    metadata, status = fleet_rows.part(group, "metadata"), fleet_rows.part(group, "status")
     phase = str(status.get("phase") or "Pending")
     newest = max(_conditions(status), key=_transition, default={})
     words = ": ".join(str(newest[key]) for key in ("type", "reason", "message") if newest.get(key))
-    return f"PodGroup {job.namespace}/{name or job.name} is {phase}" + (f" ({words})" if words else "")
+    named = f"{metadata.get('namespace')}/{metadata.get('name')}"
+    return f"PodGroup {named} is {phase}" + (f" ({words})" if words else "")
 
 
 def _conditions(status: Object) -> list[Mapping[str, Any]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from nodeprep.cli.jobs.cluster_look import ClusterLook, VolcanoState
 from nodeprep.cli.jobs.manifest_file import ManifestFile
 from nodeprep.cli.nodes import fleet_table
+from nodeprep.config import profile_files
 from nodeprep.jobs import job_lints, placement
 from nodeprep.jobs.job_lints import GateNames
 from nodeprep.jobs.job_model import Job, JobLint
@@ -16,6 +17,8 @@ from nodeprep.newer_python import StrEnum
 from nodeprep.publish.fleet_rows import NO_AGENT, RELEASED_STATE, SILENT, FleetRow, Readiness
 from nodeprep.publish.node_object import PROFILE, STATE
 from nodeprep.values import Value
+
+NOT_THERE = (NO_AGENT, SILENT, RELEASED_STATE)  # states of Nodes on which nobody sets or withholds a label
 
 
 class StartWord(StrEnum):
@@ -114,9 +117,11 @@ def report(file: ManifestFile, look: ClusterLook) -> PreflightReport:
 
 
 def _gate_names(look: ClusterLook) -> GateNames:
+    """The labels count where a living agent may withhold them. Of a user's own profile only a glob is known."""
     policy, rows = look.policy, look.rows.values()
-    withholds = any(one.readiness is not Readiness.READY and one.state != NO_AGENT for one in rows)
-    labels = (policy.rdma_label, PROFILE) if withholds else ()
+    withholds = any(one.readiness is not Readiness.READY and one.state not in NOT_THERE for one in rows)
+    profiles = dict.fromkeys((*profile_files.BUILT_IN, *policy.profiles))
+    labels = (policy.rdma_label, *(PROFILE + name for name in profiles)) if withholds else ()
     return GateNames((policy.unhealthy_taint, policy.bootstrap_taint), labels)
 
 
