@@ -243,8 +243,8 @@ prove-jobs: ## the four training systems that nodeprep exists for, seen working 
 	.ci/apt $(unit_packages) $$packages
 	$(py) tests/rigs/cluster.py build
 	@rm -f .venv/jobs.tsv
-	@NODEPREP_JOBS_TABLE=$(CURDIR)/.venv/jobs.tsv .ci/prove jobs $(py) -m pytest -m "prove or not prove" $(systems)
-	@sort -s -k 1,1 .venv/jobs.tsv >proofs/jobs.tsv
+	@NODEPREP_CI=1 NODEPREP_JOBS_TABLE=$(CURDIR)/.venv/jobs.tsv .ci/prove jobs $(py) -m pytest -m "prove or not prove" $(systems)
+	@sort -s -k 1,1 -o .venv/jobs.tsv .venv/jobs.tsv && mv .venv/jobs.tsv proofs/jobs.tsv
 	@$(MAKE) docs
 prove-kills:
 	@.ci/prove kills $(py) -m pytest -s -m prove $(kills)

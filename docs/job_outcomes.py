@@ -12,6 +12,7 @@ from pathlib import Path
 
 TARGET = Path(__file__).with_name("jobs.md")
 RESULTS = TARGET.parent.parent / "proofs" / "jobs.tsv"
+LEAST = 0.1  # seconds; below it a watch of the API server tells nothing
 LONGEST = 320  # characters of what was said
 PLACE = re.compile(
     r"(<!-- `make docs` writes this from proofs/jobs\.tsv: (\w+) -->\n).*?(<!-- the end of it -->\n)", re.DOTALL
@@ -32,9 +33,13 @@ def table(results: str, system: str) -> Iterator[str]:
     for row in results.splitlines():
         of, what, seconds, words = row.split("\t")
         if of == system:
-            told = f"{float(seconds):.1f} s" if seconds else ""
+            told = _seconds(float(seconds)) if seconds else ""
             said = f'"{shortened(words)}"'.replace("|", "\\|") if words else ""
             yield f"| {what} | {': '.join(filter(None, (told, said)))} |\n"
+
+
+def _seconds(taken: float) -> str:
+    return f"{taken:.1f} s" if abs(taken) >= LEAST else "less than 0.1 s"
 
 
 def shortened(words: str) -> str:

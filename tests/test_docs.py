@@ -115,9 +115,12 @@ def test_the_page_of_jobs_has_the_outcomes_that_were_measured_last() -> None:
 
 
 def test_an_outcome_has_seconds_or_words_or_both() -> None:
-    rows = "mpijob\tbound\t0.14\t\nrdma\tother\t1\t\nmpijob\tsaid\t\ta | b\nmpijob\tboth\t2.25\tc\n"
+    rows = (
+        "mpijob\tbound\t0.14\t\nmpijob\tsoon\t-0.01\t\nrdma\tother\t1\t\nmpijob\tsaid\t\ta | b\nmpijob\tboth\t2.25\tc\n"
+    )
     assert list(job_outcomes.table(rows, "mpijob"))[2:] == [
         "| bound | 0.1 s |\n",
+        "| soon | less than 0.1 s |\n",
         '| said | "a \\| b" |\n',
         '| both | 2.2 s: "c" |\n',
     ]

@@ -41,7 +41,7 @@ def lints(number: int) -> list[str]:
     return [one.word for one in job_lints.lints(seed(number).jobs[0], there(), GATE)]
 
 
-@pytest.mark.parametrize("name", ["mpijob", "rdma-pod", "pytorchjob"])
+@pytest.mark.parametrize("name", ["mpijob", "rdma-pod", "pytorchjob", "tfjob-volcano"])
 def test_a_manifest_that_we_show_has_nothing_to_remark(name: str) -> None:
     """docs/jobs.md runs them on real clusters; here their nodes are ready for them."""
     manifest = yaml.safe_load((job_values.MANIFESTS / f"{name}.yaml").read_text())

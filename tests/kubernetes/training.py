@@ -42,6 +42,7 @@ class Announced:
     """What a watch of the API server said, oldest first: the monotonic time when we heard of it, and the object."""
 
     seen: list[tuple[float, Object]] = field(default_factory=list)
+    over: bool = False  # nobody tells us any more
 
     def when(self, holds: Callable[[Object], bool], what: str, since: float = 0.0, seconds: float = LONG) -> float:
         """When it was first said, at `since` or later, that something holds; it is waited for.
@@ -88,6 +89,7 @@ def announced(cluster: Cluster, path: str, name: str = "", labels: str = "") -> 
         with suppress(OSError, ValueError, AttributeError, http.client.HTTPException):
             for line in answer:
                 said.seen.append((time.monotonic(), json.loads(line)["object"]))
+        said.over = True
 
     thread = Thread(target=follow)
     thread.start()

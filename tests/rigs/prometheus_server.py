@@ -108,29 +108,26 @@ def serving(
     with log.open("wb") as out:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
     server = Server(port)
-    with way_in(inside, port):
-        yield from _until_it_ends(server, process, log)
+    try:
+        with way_in(inside, port):
+            until(lambda: server.is_ready() or process.poll() is not None, "Prometheus is ready")
+            if process.poll() is not None:
+                raise RuntimeError(f"Prometheus ended with {process.returncode}: {log.read_text()}")
+            yield server
+    finally:
+        process.terminate()
+        process.wait(60)
 
 
 def entering(inside: int | None) -> tuple[str, ...]:
-    """The words before a command that is to run in the network namespace of a process."""
-    return () if inside is None else ("nsenter", "--target", str(inside), "--net")
+    """The words before a command that is to end with us, in the network namespace of a process if one is given."""
+    space = () if inside is None else ("nsenter", "--target", str(inside), "--net")
+    return ("setpriv", "--pdeathsig", "KILL", *space)
 
 
 def way_in(inside: int | None, port: int) -> AbstractContextManager[object]:
     """Leads our port to the same one there."""
     return nullcontext() if inside is None else Relay(inside, port, inward=True)
-
-
-def _until_it_ends(server: Server, process: subprocess.Popen[bytes], log: Path) -> Iterator[Server]:
-    try:
-        until(lambda: server.is_ready() or process.poll() is not None, "Prometheus is ready")
-        if process.poll() is not None:
-            raise RuntimeError(f"Prometheus ended with {process.returncode}: {log.read_text()}")
-        yield server
-    finally:
-        process.terminate()
-        process.wait(60)
 
 
 def backfill(data: Path, openmetrics: Path) -> float:

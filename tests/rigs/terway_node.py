@@ -109,7 +109,12 @@ class TerwayNode:
         self._held = subprocess.Popen(
             (*self.node.entering(), *words), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
-        self._expect()
+        try:
+            self._expect()
+        except BaseException:
+            self._held.kill()
+            self._held.wait()
+            raise
         return self
 
     def __exit__(

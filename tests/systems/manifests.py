@@ -1,6 +1,7 @@
 """The manifests of docs/jobs, as the rig can run them: another image and command, and less of processors and memory.
 
-All else is as a user submits it: kinds, replicas, selectors, devices. The rig has no registry, and two processors.
+All else is as a user submits it: kinds, replicas, selectors, devices, volumes. The rig has no registry, and two
+processors. The gang (gangs.py) and the pod with an RDMA device (tests/kubernetes/training.py) fit theirs themselves.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ def fitted(manifest: Mapping[str, Any], commands: Mapping[str, str]) -> Object:
     for role, template in templates(made):
         spec = template["spec"]
         spec["terminationGracePeriodSeconds"] = 0
+        for init in spec.get("initContainers", []):
+            init |= {"image": BASE, "imagePullPolicy": "Never", "command": ["true"], "resources": {"limits": SMALL}}
         (container,) = spec["containers"]
         limits = container.get("resources", {}).get("limits", {})
         container |= {

@@ -8,7 +8,7 @@ from typing import Any
 from tests.rigs import beside
 from tests.rigs.cluster import Cluster
 from tests.rigs.waiting import until
-from tests.systems.gangs import JOB_LABEL
+from tests.systems.job_pods import JOB_LABEL
 
 Object = dict[str, Any]
 

@@ -32,9 +32,11 @@ def preflight(cluster: Cluster, directory: Path, manifest: Mapping[str, Any]) ->
 
 
 def obstacles(answer: Object, role: str) -> dict[str, list[str]]:
-    """By node, in words, what keeps pods of a role away."""
+    """By node, in words, what keeps pods of a role away, and what nodeprep knows behind it."""
     (found,) = (one for one in answer["roles"] if one["name"].lower() == role.lower())
-    return {node["name"]: [each["text"] for each in node["obstacles"]] for node in found["refused"]}
+    return {
+        node["name"]: [f"{one['text']} ({one['behind']})" for one in node["obstacles"]] for node in found["refused"]
+    }
 
 
 def _asked(cluster: Cluster, *words: str) -> tuple[int, str]:

@@ -18,8 +18,8 @@ import pytest
 from tests.kubernetes.training import Announced, announced, running
 from tests.rigs import started
 from tests.rigs.waiting import until
-from tests.systems import gangs, manifests, stage, terway_cluster
-from tests.systems.gangs import Object, placed, refusal
+from tests.systems import job_pods, manifests, stage, terway_cluster
+from tests.systems.job_pods import Object, placed, refusal
 from tests.systems.outcomes import record
 from tests.systems.preflighted import obstacles, preflight
 from tests.systems.stage import MPIJOB
@@ -31,7 +31,6 @@ pytestmark = pytest.mark.prove
 GOOD, LOST = ("n1", "n2"), "n3"
 PODS = "/api/v1/namespaces/default/pods"
 JOBS = "/apis/kubeflow.org/v2beta1/namespaces/default/mpijobs"
-LABELS = "training.kubeflow.org/job-name={}"
 ALL = 3  # pods: a launcher and two workers
 
 
@@ -47,18 +46,17 @@ class Story:
         """When the job was made, and its pods from then on."""
         job = stage.fitted("mpijob")
         job["metadata"]["name"] = name
-        pods = stack.enter_context(announced(self.fleet.cluster, PODS, labels=LABELS.format(name)))
+        pods = stack.enter_context(announced(self.fleet.cluster, PODS, labels=job_pods.labels(name)))
         began = time.monotonic()
         self.fleet.cluster.create(JOBS, job)
         return began, pods
 
     def says(self, name: str) -> set[str]:
-        told = gangs.conditions(self.fleet.cluster.call("GET", f"{JOBS}/{name}")[1])
-        return {kind for kind, status in told.items() if status == "True"}
+        return job_pods.true_of(self.fleet.cluster.call("GET", f"{JOBS}/{name}")[1])
 
     def runs_on_good_nodes(self, name: str, pods: Announced) -> float:
         """When the last pod was bound. All run, the job says so; its launcher ends, and the job succeeds."""
-        gangs.whole(pods, running, "launcher and workers run", count=ALL)
+        job_pods.whole(pods, running, "launcher and workers run", count=ALL)
         found = placed(pods)
         nodes = {pod: told["spec"]["nodeName"] for pod, (_, told) in found.items()}
         workers = [nodes[pod] for pod in nodes if "-worker-" in pod]
@@ -66,14 +64,18 @@ class Story:
         assert LOST not in nodes.values()
         until(lambda: "Running" in self.says(name), "the job says that it runs", LONG)
         (launcher,) = (pod for pod in nodes if "-launcher" in pod)
-        hosts = self.fleet.cluster.kubectl("logs", launcher)
+        hosts = job_pods.said(self.fleet.cluster, launcher, lines=2)
         assert [line.split()[1] for line in hosts.split("\n") if line] == ["slots=8", "slots=8"]
-        self.fleet.cluster.kubectl("exec", launcher, "--", *gangs.ENOUGH)
+        self.fleet.cluster.kubectl("exec", launcher, "--", *job_pods.ENOUGH)
         until(lambda: "Succeeded" in self.says(name), "the job succeeds", LONG)
+        self.ended(name)
+        return max(at for at, _ in found.values())
+
+    def ended(self, name: str) -> None:
+        """The job is deleted, and leaves no pod."""
         self.fleet.cluster.kubectl("delete", "mpijob", name, f"--timeout={LONG:g}s")
         # The garbage collector looks for new kinds each 30 s, and the launcher's Job is of one.
-        self.fleet.cluster.kubectl("delete", "job,pod", "-l", LABELS.format(name), f"--timeout={LONG:g}s")
-        return max(at for at, _ in found.values())
+        self.fleet.cluster.kubectl("delete", "job,pod", "-l", job_pods.labels(name), f"--timeout={LONG:g}s")
 
 
 @pytest.fixture(scope="module")
@@ -100,13 +102,15 @@ def test_it_waits_until_two_nodes_have_the_profile(story: Story) -> None:
     code, page, answer = story.asked(job)
     assert code == 1
     record("mpijob", "preflight before any node is ready", None, page.partition(" ROLE ")[0])
-    for name, words in obstacles(answer, "Worker").items():
+    kept = obstacles(answer, "Worker")
+    assert set(kept) == {*GOOD, LOST}
+    for name, words in kept.items():
         assert any("nodeprep.io/bootstrap" in one for one in words), name
         assert any(f"nodeprep.io/profile.{MPIJOB}: found no such label" in one for one in words), name
     with ExitStack() as stack:
         _, pods = story.submitted(stack, "first")
-        gangs.whole(pods, lambda pod: bool(refusal(pod)[0]), "no pod is placed", count=ALL)
-        assert {refusal(pod)[0] for pod in gangs.states(pods).values()} == {"Unschedulable"}
+        job_pods.whole(pods, lambda pod: bool(refusal(pod)[0]), "no pod is placed", count=ALL)
+        assert {refusal(pod)[0] for pod in job_pods.states(pods).values()} == {"Unschedulable"}
         assert story.says("first") <= {"Created"}
 
         began = time.monotonic()
@@ -126,8 +130,8 @@ def test_the_third_node_says_why_and_preflight_says_the_same(story: Story) -> No
     assert answer["pods"] == {"total": ALL, "needed": ALL, "fit": ALL}
     kept = obstacles(answer, "Worker")
     assert set(kept) == {LOST}
-    (taint, *_) = (one for one in kept[LOST] if "nodeprep.io/unhealthy" in one)
-    assert "NoLink" in taint
+    (taint,) = (one for one in kept[LOST] if "nodeprep.io/unhealthy" in one)
+    assert "eni.missing-link NoLink: eni-2 (00:16:3e:00:03:02)" in taint
     record("mpijob", "preflight of the third node", None, taint)
     with ExitStack() as stack:
         began, pods = story.submitted(stack, "second")
@@ -135,11 +139,20 @@ def test_the_third_node_says_why_and_preflight_says_the_same(story: Story) -> No
         record("mpijob", "submitted to ready nodes, launcher and workers bound", bound - began)
 
 
-def test_a_third_worker_would_wait(story: Story) -> None:
-    """Devices and ENIs are there on all three nodes: what keeps the third worker away is the gate."""
+def test_a_third_worker_waits(story: Story) -> None:
+    """Devices are there on all three nodes: what keeps the third worker away is the gate."""
     job = stage.fitted("mpijob")
+    job["metadata"]["name"] = "third"
     job["spec"]["mpiReplicaSpecs"]["Worker"]["replicas"] = 3
     code, page, answer = story.asked(job)
     assert code == 1
     assert answer["pods"]["fit"] == ALL
     record("mpijob", "preflight of one worker more", None, page.partition(" ROLE ")[0])
+    with announced(story.fleet.cluster, PODS, labels=job_pods.labels("third")) as pods:
+        story.fleet.cluster.create(JOBS, job)
+        job_pods.whole(pods, lambda pod: running(pod) or bool(refusal(pod)[0]), "two workers run, one waits", ALL + 1)
+        waits = [name for name, pod in job_pods.states(pods).items() if not running(pod)]
+        assert len(placed(pods)) == ALL
+        (name,) = waits
+        assert "-worker-" in name
+    story.ended("third")

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from dashboards import scrape_config
 from tests.dashboards import asked, servers, targets
 from tests.dashboards.test_pages import EXAMPLE, FACTOR
 from tests.kubernetes import shipped
@@ -24,8 +25,8 @@ from tests.kubernetes.training import announced, running
 from tests.rigs import prometheus_server, started
 from tests.rigs.prometheus_server import Server
 from tests.rigs.waiting import until
-from tests.systems import gangs, stage, terway_cluster
-from tests.systems.gangs import Object, placed
+from tests.systems import job_pods, stage, terway_cluster
+from tests.systems.job_pods import Object, placed
 from tests.systems.outcomes import record
 from tests.systems.preflighted import obstacles, preflight
 from tests.systems.stage import PYTORCHJOB, RESIDENT
@@ -38,6 +39,7 @@ BROKEN = "n3"
 PODS = "/api/v1/namespaces/default/pods"
 JOBS = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
 ALL = 4  # pods: with two GPUs on each node they fill two nodes
+MONITORS = "/apis/monitoring.coreos.com/v1/namespaces/nodeprep/podmonitors"
 ALERT = "NodeprepGateClosed"
 
 
@@ -64,8 +66,7 @@ class Story:
         return str(self.fleet.cluster.call("GET", f"{PODS}/{RESIDENT}")[1]["status"].get("podIP", ""))
 
     def says(self, name: str) -> set[str]:
-        told = gangs.conditions(self.fleet.cluster.call("GET", f"{JOBS}/{name}")[1])
-        return {kind for kind, status in told.items() if status == "True"}
+        return job_pods.true_of(self.fleet.cluster.call("GET", f"{JOBS}/{name}")[1])
 
 
 def job(workers: int = ALL - 1) -> Object:
@@ -89,8 +90,10 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
 
 
 def scraping(fleet: Fleet, directory: Path, alertmanager: str) -> Object:
-    """By the PodMonitor that the cluster took: the agents' pods as they are, and our rules, sixty times as fast."""
-    config = {**targets.shipped_scrape_config(), "scrape_interval": "1s", "scrape_timeout": "1s"}
+    """What prometheus-operator would make of the PodMonitor that the cluster has, and our rules sixty times as fast."""
+    monitor = fleet.cluster.call("GET", f"{MONITORS}/nodeprep")[1]
+    (derived,) = scrape_config.scrape_configs(monitor)
+    config = {**derived, "scrape_interval": "1s", "scrape_timeout": "1s"}
     del config["kubernetes_sd_configs"]
     listed = []
     for name, pod in shipped.agents(fleet.cluster).items():
@@ -134,7 +137,7 @@ def test_a_node_whose_policy_route_is_broken_gets_no_job(story: Story) -> None:
     assert answer["lints"] == []
     kept = obstacles(answer, "Worker")
     assert set(kept) == {BROKEN}
-    assert f"taint {UNHEALTHY}=RuleMissing:NoSchedule" in kept[BROKEN]
+    assert any(f"taint {UNHEALTHY}=RuleMissing:NoSchedule" in one and address in one for one in kept[BROKEN])
     record("pytorchjob", "preflight, one of three nodes gated", None, page.partition(" ROLE ")[0])
     more, page, _ = story.asked(job(ALL))
     assert more == 1
@@ -143,14 +146,14 @@ def test_a_node_whose_policy_route_is_broken_gets_no_job(story: Story) -> None:
     with announced(fleet.cluster, PODS, labels="training.kubeflow.org/job-name=ddp") as pods:
         began = time.monotonic()
         fleet.cluster.create(JOBS, job())
-        gangs.whole(pods, running, "all pods of the job run", count=ALL)
+        job_pods.whole(pods, running, "all pods of the job run", count=ALL)
         found = placed(pods)
         record("pytorchjob", "submitted, all pods bound", max(at for at, _ in found.values()) - began)
         until(lambda: "Running" in story.says("ddp"), "the job says that it runs", LONG)
         assert {one["spec"]["nodeName"] for _, one in found.values()} == set(NODES) - {BROKEN}
-        for name, pod in gangs.states(pods).items():
+        for name, pod in job_pods.states(pods).items():
             is_on_an_eni(story, name, pod)
-            fleet.cluster.kubectl("exec", name, "--", *gangs.ENOUGH)
+            fleet.cluster.kubectl("exec", name, "--", *job_pods.ENOUGH)
     until(lambda: "Succeeded" in story.says("ddp"), "the job succeeds", LONG)
     record("pytorchjob", "submitted, job Succeeded", time.monotonic() - began)
 
@@ -160,7 +163,7 @@ def is_on_an_eni(story: Story, name: str, pod: Object) -> None:
     node, address = pod["spec"]["nodeName"], pod["status"]["podIP"]
     assert address in story.fleet.nodes[node].instance.addresses(1)
     assert len(story.fleet.nodes[node].rules(address)) == 2
-    assert story.fleet.cluster.kubectl("logs", name, "-c", "pytorch").rstrip().endswith("of 4 by eth0: up")
+    assert job_pods.said(story.fleet.cluster, name, "-c", "pytorch").rstrip().endswith("of 4 by eth0: up")
 
 
 def test_the_fleet_board_and_the_alert_name_the_node_and_the_reason(story: Story) -> None:

@@ -21,8 +21,9 @@ from tests.rigs import started
 from tests.rigs.cluster import Node
 from tests.rigs.operators import training_operator
 from tests.rigs.waiting import until
-from tests.systems import gangs, own_gang, stage
-from tests.systems.gangs import GANG, JOBS, NAMESPACE, PART, PODS, Object, is_placed, placed, refusal, tfjob
+from tests.systems import job_pods, manifests, own_gang, stage
+from tests.systems.gangs import GANG, JOBS, NAMESPACE, PART, PODS, Object, tfjob
+from tests.systems.job_pods import is_placed, placed, refusal
 from tests.systems.outcomes import record
 from tests.systems.own_gang import GatedCluster
 from tests.systems.preflighted import preflight
@@ -32,6 +33,7 @@ GROUPS = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{NAMESPACE}/podgroups"
 NODES = "/api/v1/nodes"
 PERIODS = 4  # in which a scheduler would have placed what it can
 SOON = 60.0  # seconds; what no change brings back, kube-scheduler tries again after 5 minutes
+TOGETHER = 10.0  # seconds from the first bound pod of a gang to the last; here it takes some hundredths of one
 NAME = "dist-mnist"
 PART_FITS = f"CANNOT TFJob {NAMESPACE}/{{}}: {PART} of {GANG} pods fit now"
 WANTED = "wanted schedulerName of each replica's template"
@@ -59,7 +61,7 @@ class Story:
         """From now on to the pods of this job and to the node that breaks, and to nothing else any more."""
         self.told.close()
         self.node_said = self.told.enter_context(announced(self.cluster, NODES, self.node.name))
-        self.pods = self.told.enter_context(announced(self.cluster, PODS, labels=gangs.labels(name)))
+        self.pods = self.told.enter_context(announced(self.cluster, PODS, labels=job_pods.labels(name)))
 
     def gate(self) -> None:
         """The node breaks, and its agent closes it."""
@@ -81,24 +83,33 @@ class Story:
         told: Object = self.cluster.call("GET", f"{GROUPS}/{name}")[1]
         return told
 
+    def reasons(self) -> Counter[str]:
+        """How many pods the scheduler leaves alone for each reason."""
+        return Counter(refusal(pod)[0] for pod in job_pods.states(self.pods).values())
+
+    def is_refused(self, pod: str) -> bool:
+        return bool(refusal(self.cluster.call("GET", f"{PODS}/{pod}")[1])[0])
+
     def job_says(self, name: str) -> set[str]:
         """The conditions that are true of a job."""
-        told = gangs.conditions(self.cluster.call("GET", f"{JOBS}/{name}")[1])
-        return {kind for kind, status in told.items() if status == "True"}
+        return job_pods.true_of(self.cluster.call("GET", f"{JOBS}/{name}")[1])
 
     def waits(self, name: str) -> None:
         """No pod of the gang gets a node in some periods of its scheduler, and the job does not say that it runs."""
-        gangs.whole(self.pods, lambda pod: is_placed(pod) or refusal(pod) != ("", ""), "the scheduler saw each pod")
+        job_pods.whole(
+            self.pods, lambda pod: is_placed(pod) or refusal(pod) != ("", ""), "the scheduler saw each pod", GANG
+        )
         time.sleep(PERIODS * PERIOD)
         assert placed(self.pods) == {}
         assert self.job_says(name) == {"Created"}
 
     def starts_whole_after(self, opened: float, by: str) -> None:
         """All pods get a node, and none had one before the node was open."""
-        gangs.whole(self.pods, is_placed, "all pods of the gang have a node")
+        job_pods.whole(self.pods, is_placed, "all pods of the gang have a node", GANG)
         found = placed(self.pods)
         assert len(found) == GANG
-        last = max(at for at, _ in found.values())
+        first, last = (each(at for at, _ in found.values()) for each in (min, max))
+        assert last - first <= TOGETHER
         revisions = [int(pod["metadata"]["resourceVersion"]) for _, pod in found.values()]
         assert self.node_said.revision(opened) < min(revisions)
         assert last - opened <= SOON, "by the change of the Node"
@@ -107,10 +118,11 @@ class Story:
 
     def runs_and_ends(self, name: str) -> None:
         """All its pods run. When the Chief has trained, the job succeeds; it is deleted, and leaves no pod."""
-        gangs.whole(self.pods, running, "all pods of the gang run")
+        job_pods.whole(self.pods, running, "all pods of the gang run", GANG)
         until(lambda: "Running" in self.job_says(name), "the job says that it runs")
-        self.cluster.kubectl("-n", NAMESPACE, "exec", f"{name}-chief-0", "--", *gangs.ENOUGH)
+        self.cluster.kubectl("-n", NAMESPACE, "exec", f"{name}-chief-0", "--", *job_pods.ENOUGH)
         until(lambda: "Succeeded" in self.job_says(name), "the job succeeds")
+        until(lambda: "status" not in self.group(name), "Volcano's PodGroup is gone, if there was one")
         self.cluster.call("DELETE", f"{JOBS}/{name}")
         until(lambda: not self.cluster.call("GET", PODS)[1]["items"], "its pods are gone")
 
@@ -130,6 +142,9 @@ def test_what_the_users_wrote_is_dropped_and_preflight_says_so(story: Story) -> 
     job = tfjob(story.cluster, NAME)
     with pytest.raises(RuntimeError, match=r'unknown field "spec\.schedulerName"'):
         story.cluster.kubectl("create", "--dry-run=server", "-f", "-", text=json.dumps(job))
+    # With the scheduler in each template it is taken, by the most careful of clients.
+    mended = (manifests.DIRECTORY / "tfjob-volcano.yaml").read_text()
+    assert "created (server dry run)" in story.cluster.kubectl("create", "--dry-run=server", "-f", "-", text=mended)
     kept = story.cluster.create(f"{JOBS}?dryRun=All", job)
     assert "schedulerName" not in kept["spec"]
     code, page, answer = story.preflight(job)
@@ -152,14 +167,14 @@ def test_under_volcano_nothing_of_a_gang_starts_while_a_node_is_gated(story: Sto
     story.listen(NAME)
     story.cluster.create(JOBS, job)  # as a pipeline does; kubectl refuses the field that the CRD drops
     story.waits(NAME)
-    words = [refusal(pod) for pod in gangs.states(story.pods).values()]
     # Whoever searches for Unschedulable finds one pod of four.
-    assert Counter(reason for reason, _ in words) == {"Schedulable": PART, "Unschedulable": GANG - PART}
-    assert f"untolerated taint {{{UNHEALTHY}: Missing}}" in dict(words)["Unschedulable"]
+    until(lambda: story.reasons() == {"Schedulable": PART, "Unschedulable": GANG - PART}, "what each pod says")
+    words = dict(map(refusal, job_pods.states(story.pods).values()))["Unschedulable"]
+    assert f"untolerated taint {{{UNHEALTHY}: Missing}}" in words
     group = story.group(NAME)
     assert group["spec"]["minMember"] == GANG
-    assert (group["status"]["phase"], gangs.conditions(group)) == ("Inqueue", {"Unschedulable": "True"})
-    record("tfjob", "Volcano: what a pod that waits says", None, dict(words)["Unschedulable"])
+    assert (group["status"]["phase"], job_pods.conditions(group)) == ("Inqueue", {"Unschedulable": "True"})
+    record("tfjob", "Volcano: what a pod that waits says", None, words)
     code, _, answer = story.preflight(job)
     assert code == 1
     assert answer["podGroup"].startswith(f"PodGroup {NAMESPACE}/{NAME} is Inqueue (Unschedulable: ")
@@ -178,7 +193,7 @@ def test_under_volcano_the_gang_starts_whole_once_the_node_is_open(story: Story)
     story.starts_whole_after(story.open(), "Volcano")
     until(lambda: story.group(NAME)["status"]["phase"] == "Running", "the group runs")
     # The oldest condition stays, and is still true.
-    assert gangs.conditions(story.group(NAME)) == {"Unschedulable": "True", "Scheduled": "True"}
+    assert job_pods.conditions(story.group(NAME)) == {"Unschedulable": "True", "Scheduled": "True"}
     _, _, answer = story.preflight(tfjob(story.cluster, NAME, schedulerName="volcano"))
     assert answer["podGroup"].startswith(f"PodGroup {NAMESPACE}/{NAME} is Running (Scheduled: ")
     record("tfjob", "Volcano: preflight of the group that runs", None, answer["podGroup"])
@@ -193,7 +208,7 @@ def test_under_volcano_a_gang_starts_at_once_on_open_nodes(story: Story) -> None
     story.listen("again")
     began = time.monotonic()
     story.cluster.create(JOBS, job)
-    gangs.whole(story.pods, is_placed, "all pods of the gang have a node")
+    job_pods.whole(story.pods, is_placed, "all pods of the gang have a node", GANG)
     bound = max(at for at, _ in placed(story.pods).values())
     record("tfjob", f"Volcano: submitted to open nodes, all {GANG} pods bound", bound - began)
     story.runs_and_ends("again")
@@ -214,14 +229,20 @@ def test_by_kube_schedulers_own_gang_nothing_starts_while_a_node_is_gated(story:
 
     story.listen("own")
     story.cluster.create(JOBS, job)
-    gangs.whole(story.pods, lambda pod: "schedulingGroup" in pod["spec"], "all pods have the group's name")
-    time.sleep(PERIOD)
-    # Without the group no scheduler says anything of them: whoever searches for Unschedulable finds none.
-    assert {refusal(pod) for pod in gangs.states(story.pods).values()} == {("", "")}
+    job_pods.whole(story.pods, lambda pod: "schedulingGroup" in pod["spec"], "all pods have the group's name", GANG)
+    # The scheduler has looked at a pod that came after them. Without the group it says nothing of them: whoever
+    # searches for Unschedulable finds none.
+    huge = {"name": "main", "image": "none", "resources": {"requests": {"cpu": "1000"}}}
+    story.cluster.create(PODS, {"metadata": {"name": "marker"}, "spec": {"containers": [huge]}})
+    until(lambda: story.is_refused("marker"), "the scheduler looked at a pod that came later")
+    story.cluster.call("DELETE", f"{PODS}/marker?gracePeriodSeconds=0")
+    assert {refusal(pod) for pod in job_pods.states(story.pods).values()} == {("", "")}
     story.cluster.create(own_gang.groups(NAMESPACE), own_gang.group("own", GANG))
     story.waits("own")
-    reasons, words = zip(*map(refusal, gangs.states(story.pods).values()), strict=True)
+    reasons, words = zip(*map(refusal, job_pods.states(story.pods).values()), strict=True)
     assert set(reasons) == {"Unschedulable"}
+    there = story.cluster.call("GET", f"{own_gang.groups(NAMESPACE)}/own")[1]
+    assert job_pods.conditions(there) == {"PodGroupScheduled": "False"}
     assert sum("untolerated taint" in one for one in words) == GANG - PART
     assert sum("waiting for minCount pods from a gang to be scheduled" in one for one in words) == PART
     record("tfjob", "own gang: what a pod that would fit says", None, next(one for one in words if "minCount" in one))
@@ -229,7 +250,7 @@ def test_by_kube_schedulers_own_gang_nothing_starts_while_a_node_is_gated(story:
 
 def test_preflight_does_not_judge_kube_schedulers_own_gang(story: Story) -> None:
     """One of the pods that wait has room on the open node, and does not start there."""
-    pods = gangs.states(story.pods).values()
+    pods = job_pods.states(story.pods).values()
     waiting = next(pod for pod in pods if "minCount" in refusal(pod)[1])
     code, page, answer = story.preflight(waiting)
     assert code == 3
