@@ -122,7 +122,7 @@ class Story:
         until(lambda: "Running" in self.job_says(name), "the job says that it runs")
         self.cluster.kubectl("-n", NAMESPACE, "exec", f"{name}-chief-0", "--", *job_pods.ENOUGH)
         until(lambda: "Succeeded" in self.job_says(name), "the job succeeds")
-        until(lambda: "status" not in self.group(name), "Volcano's PodGroup is gone, if there was one")
+        until(lambda: self.cluster.call("GET", f"{GROUPS}/{name}")[0] == 404, "no PodGroup of Volcano's is left")
         self.cluster.call("DELETE", f"{JOBS}/{name}")
         until(lambda: not self.cluster.call("GET", PODS)[1]["items"], "its pods are gone")
 
