@@ -9,12 +9,13 @@ namespace whose CLOCK_BOOTTIME is ahead, as on a machine that was suspended.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,6 +41,7 @@ WAITS = "settled=0.5,conviction=1,passes=1,unknown=1,silent=2,retry=1"
 PROFILE = "apiVersion: nodeprep.io/v1\nkind: Profile\nname: links\ngates: [eni.up]\n"
 REPAIRS = "repair: {tries: 3}\n"
 TABLE = "/run/ip-calls"
+HELD = b"/usr/local/sbin/ip"
 # In the node's mount namespace: before a playbook calls `ip`, it calls this.
 SCRIPT = f"""#!/bin/sh
 case "$*" in
@@ -153,6 +155,15 @@ class Repaired(Published):
     def waits(self, *, waits: bool) -> None:
         """Whether a playbook is held in its middle."""
         self.node.run("touch" if waits else "rm", "/run/ip-waits")
+
+    def in_their_middle(self) -> list[int]:
+        """The processes of playbooks that are held on this node, by our numbers."""
+        here, found = os.stat(f"/proc/{self.node.pid}/ns/net").st_ino, []
+        for one in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it ended meanwhile; a zombie has no namespaces
+                if HELD in (one / "cmdline").read_bytes() and os.stat(one / "ns/net").st_ino == here:
+                    found.append(int(one.name))
+        return found
 
     def step(self, step: str, number: int = 1) -> None:
         """Returns when the agent that runs now has said so often that a repair has come to this step."""

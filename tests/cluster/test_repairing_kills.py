@@ -161,7 +161,10 @@ def remediator_in_the_play(one: Repaired) -> int:
     one.waits(waits=True)
     one.down()
     until(lambda: len(one.calls()) > before, "the play is in its middle")
+    assert one.in_their_middle()
     one.remediator.end()
+    # The kernel ends the play in its own time. One that is let go before that would still set the link up.
+    until(lambda: not one.in_their_middle(), "the play is gone")
     one.waits(waits=False)
     one.serve()
     ready(one)
