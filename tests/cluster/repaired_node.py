@@ -9,7 +9,6 @@ namespace whose CLOCK_BOOTTIME is ahead, as on a machine that was suspended.
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -158,10 +157,10 @@ class Repaired(Published):
 
     def in_their_middle(self) -> list[int]:
         """The processes of playbooks that are held on this node, by our numbers."""
-        here, found = os.stat(f"/proc/{self.node.pid}/ns/net").st_ino, []
+        here, found = Path(f"/proc/{self.node.pid}/ns/net").stat().st_ino, []
         for one in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):  # it ended meanwhile; a zombie has no namespaces
-                if HELD in (one / "cmdline").read_bytes() and os.stat(one / "ns/net").st_ino == here:
+                if HELD in (one / "cmdline").read_bytes() and (one / "ns/net").stat().st_ino == here:
                     found.append(int(one.name))
         return found
 
