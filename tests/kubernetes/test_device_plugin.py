@@ -35,7 +35,7 @@ DEFAULTS = ("--healthz-port=10248", "--node-status-update-frequency=10s")
 PODS = "/api/v1/namespaces/default/pods"
 SOCKETS = "/var/lib/kubelet/device-plugins"
 POD_RESOURCES = "/var/lib/kubelet/pod-resources/kubelet.sock"
-OPEN = 60.0  # seconds that a busy machine may take until the kubelet heard of a change
+OPEN = 240.0  # seconds that a busy machine may take until the kubelet heard of a change; 3 on an idle one
 NOTICED = 15.0  # seconds, issue 14
 PROFILE = """apiVersion: nodeprep.io/v1
 kind: Profile
