@@ -101,6 +101,8 @@ def pytorchjob(directory: Path) -> Iterator[Fleet]:
         container = {"name": "main", "image": BASE, "imagePullPolicy": "Never"}
         spec = {"nodeName": "n3", "containers": [container], "terminationGracePeriodSeconds": 0}
         cluster.create("/api/v1/namespaces/default/pods", {"metadata": {"name": RESIDENT}, "spec": spec})
+        # Its rules come with its address, and whoever types by the page looks for them at once.
+        cluster.kubectl("wait", "--for=condition=Ready", f"pod/{RESIDENT}", f"--timeout={terway_cluster.LONG:g}s")
         yield fleet
 
 
