@@ -15,6 +15,8 @@ from pathlib import Path
 from tests.rigs import cache, cluster_build
 from tests.rigs.cluster_build import CannotStart
 
+OUTSIDE = Path("/")
+
 
 @dataclass(frozen=True)
 class Module:
@@ -51,14 +53,14 @@ def compiler() -> str:
         return cluster_build.compiler(directory)
 
 
-def output(*command: str) -> str:
-    """The output of a program, run outside of any module.
+def output(*command: str, cwd: Path = OUTSIDE) -> str:
+    """The output of a program, by default run outside of any module.
 
     Raises:
         CannotStart: it failed; with the last line that it wrote.
     """
     environment = {**os.environ, "LC_ALL": "C", "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
-    done = subprocess.run(command, cwd="/", env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stderr or done.stdout).strip().splitlines()
         raise CannotStart(f"{' '.join(command[:4])} failed: {said[-1] if said else done.returncode}")

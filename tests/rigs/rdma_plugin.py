@@ -12,9 +12,7 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,15 +24,15 @@ if __name__ == "__main__":
 import yaml
 
 from daemonset.image import oci
-from tests.rigs import cache, cluster_build
+from tests.rigs import cache, go_module
 from tests.rigs.cluster_build import CannotStart
+from tests.rigs.go_module import Module
 from tests.rigs.lab_setup import RAIL
 
-MODULE = "github.com/Mellanox/k8s-rdma-shared-dev-plugin"
-VERSION = "v1.5.3"
-SUM = "h1:sjF+BpNYOYHRGFbL8luUtSUMmZLFqUlUSS/bzyRWjs8="  # of the module, as go.sum has it
+MODULE = Module(
+    "github.com/Mellanox/k8s-rdma-shared-dev-plugin", "v1.5.3", "h1:sjF+BpNYOYHRGFbL8luUtSUMmZLFqUlUSS/bzyRWjs8="
+)
 PROGRAM = "k8s-rdma-shared-dp"
-COMMAND = ("build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", f"./cmd/{PROGRAM}")
 PLUGIN = "deployment/k8s/base/daemonset.yaml"  # in the module
 
 IMAGE = "nodeprep.test/rdma:dev"
@@ -101,12 +99,12 @@ def manifest(tolerations: Sequence[Mapping[str, str]] = ()) -> str:
 @functools.cache
 def built() -> Path:
     """The cache's directory with image.tar and daemonset.yaml for today's inputs."""
-    with cache.locked("controlplane") as directory:  # a process that fetches Go holds this lock
-        go = cluster_build.compiler(directory)
+    go = go_module.compiler()
+    with cache.locked("rdma-plugin") as directory:
         # apt's answer names each package's version and hash.
-        packages = output("apt-get", "-qq", "--print-uris", "download", *PACKAGES)
-        sources = [Path(source).read_bytes() for source in (__file__, oci.__file__)]
-        made_from = b"".join(sources) + repr((packages, cluster_build.version(go))).encode()
+        packages = go_module.output("apt-get", "-qq", "--print-uris", "download", *PACKAGES)
+        sources = [Path(source).read_text() for source in (__file__, oci.__file__)]
+        made_from = MODULE.made_from(go, packages, *sources)
         return cache.built(directory, "rdma-plugin", made_from, functools.partial(build, go))
 
 
@@ -116,40 +114,22 @@ def build(go: str, target: Path) -> None:
     root.mkdir(parents=True)
     packages.mkdir()
     # The sandbox user cannot write to a directory in someone's home; without root the option has no effect.
-    output("apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", *PACKAGES, cwd=packages)
+    go_module.output("apt-get", "-qq", "-o", "APT::Sandbox::User=root", "download", *PACKAGES, cwd=packages)
     for package in sorted(packages.glob("*.deb")):
-        output("dpkg", "-x", str(package), str(root))
+        go_module.output("dpkg", "-x", str(package), str(root))
     for directory in KEPT_OUT:
         shutil.rmtree(root / directory, ignore_errors=True)
     busybox = root / "bin/busybox"
-    for applet in output(str(busybox), "--list").split():
+    for applet in go_module.output(str(busybox), "--list").split():
         if not (root / "bin" / applet).exists():  # among them busybox itself
             (root / "bin" / applet).symlink_to("busybox")
     for directory in ("dev", "proc", "sys", "tmp"):
         (root / directory).mkdir(exist_ok=True)
-    # Built inside its own module, because `go install` refuses the replacements of its go.mod.
-    module = json.loads(output(go, "mod", "download", "-json", f"{MODULE}@{VERSION}", cwd=Path("/")))
-    if module.get("Sum") != SUM:
-        raise CannotStart(f"rdma_plugin: {MODULE}@{VERSION} has the sum {module.get('Sum')}, not {SUM}")
-    output(go, *COMMAND[:-1], "-o", str(root / "bin" / PROGRAM), COMMAND[-1], cwd=Path(module["Dir"]))
+    MODULE.build(go, f"./cmd/{PROGRAM}", root / "bin" / PROGRAM)
     oci.write([root], target / "image.tar", name=IMAGE, entrypoint=(f"/bin/{PROGRAM}",))
-    shutil.copy(Path(module["Dir"], PLUGIN), target / "daemonset.yaml")
+    shutil.copy(MODULE.fetched(go) / PLUGIN, target / "daemonset.yaml")
     shutil.rmtree(root)
     shutil.rmtree(packages)
-
-
-def output(*command: str, cwd: Path | None = None) -> str:
-    """The output of a program.
-
-    Raises:
-        CannotStart: it failed; with the last line that it wrote.
-    """
-    environment = {**os.environ, "LC_ALL": "C", "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
-    done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode:
-        said = (done.stderr or done.stdout).strip().splitlines()
-        raise CannotStart(f"rdma_plugin: {' '.join(command[:3])} failed: {said[-1] if said else done.returncode}")
-    return done.stdout
 
 
 def main() -> int:
