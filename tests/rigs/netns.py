@@ -23,12 +23,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.rigs import fork_server
 from tests.rigs.netns_node import Shape, Unavailable, build, with_parent
+from tests.rigs.netns_services import READY
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NAMESPACES = ("--net", "--mount", "--propagation", "private")
 NODE_PROCESS = "NODEPREP_NODE_PROCESS"
 UNAVAILABLE = 77  # exit code of tests that could not be run, by automake's convention
-READY = "ready"
 LONGEST = 240.0  # seconds; every `nodeprep` that ends by itself takes less
 ENVIRONMENT: Mapping[str, str] = {
     "NODEPREP_PHYSICAL_KINDS": "tun",
@@ -141,14 +141,7 @@ def main(arguments: list[str]) -> int:
         return UNAVAILABLE
     if given.what == "inside":
         return subprocess.run(words, check=False, preexec_fn=with_parent).returncode
-    print(READY, flush=True)
-    for order in sys.stdin:
-        try:
-            services.obey(order)
-        except (KeyError, TypeError, OSError) as error:
-            print(repr(error), flush=True)
-        else:
-            print(READY, flush=True)
+    services.obey_stdin()
     return 0 if kept else 1
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import json
 import socket
+import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.rigs.imds_server import SHAPES, MetadataServer
 
 SHAPE, METADATA = "two-enis", "100.100.100.200"
 DAEMON, POLICY = "/var/run/eni/eni.socket", ("127.0.0.1", 9099)
+READY = "ready"
 NOTHING: Mapping[str, str] = {}
 STOPPED, LISTENING, HANGING = "stopped", "listening", "hanging"
 
@@ -52,6 +54,17 @@ class Services:
             "detach": self.detach,
         }
         orders[name](*words)
+
+    def obey_stdin(self) -> None:
+        """Says READY, then does each order of stdin until it ends, and says READY or what went wrong."""
+        print(READY, flush=True)
+        for order in sys.stdin:
+            try:
+                self.obey(order)
+            except (KeyError, TypeError, OSError) as error:
+                print(repr(error), flush=True)
+            else:
+                print(READY, flush=True)
 
     def metadata(self, mode: str) -> None:
         """Take a mode of tests/rigs/imds_modes.py, "stopped", or "as-ever"."""

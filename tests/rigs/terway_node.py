@@ -29,13 +29,12 @@ from tests.rigs import netns_node
 from tests.rigs.cluster_node import Node, address
 from tests.rigs.cluster_setup import GATEWAY
 from tests.rigs.netns_node import CAPABILITIES, FOREIGN, mount, put
-from tests.rigs.netns_services import METADATA, Services
+from tests.rigs.netns_services import METADATA, READY, Services
 
 KINDS = "tun macvlan"  # for NODEPREP_PHYSICAL_KINDS
 REGION, ZONE, TYPE = "cn-hangzhou", "cn-hangzhou-j", "ecs.g8i.4xlarge"  # as tests/trees/imds/two-enis.json
 POOL = {"alibabacloud.com/nodepool-id": "np-rig"}
 EXCLUSIVE = {"k8s.aliyun.com/exclusive-mode-eni-type": "eniOnly"}
-READY = "ready"
 FIRST_POD, PODS = 10, 20  # of the addresses of an ENI that pods share
 # The rest of /etc and /var/lib is this machine's, and what configures its network is not the node's.
 KEPT = ("/etc/cni", "/etc/containerd", "/opt/cni")
@@ -239,14 +238,7 @@ def main(words: Sequence[str]) -> int:
     except (netns_node.Unavailable, OSError) as error:
         print(error, flush=True)
         return 1
-    print(READY, flush=True)
-    for order in sys.stdin:
-        try:
-            services.obey(order)
-        except (KeyError, TypeError, OSError) as error:
-            print(repr(error), flush=True)
-        else:
-            print(READY, flush=True)
+    services.obey_stdin()
     del kept
     return 0
 
