@@ -261,3 +261,14 @@ def test_preflight_does_not_judge_kube_schedulers_own_gang(story: Story) -> None
 def test_by_kube_schedulers_own_gang_it_starts_whole_once_the_node_is_open(story: Story) -> None:
     story.starts_whole_after(story.open(), "own gang")
     story.runs_and_ends("own")
+
+
+def test_by_kube_schedulers_own_gang_it_starts_at_once_on_open_nodes(story: Story) -> None:
+    code, page, _ = story.preflight(tfjob(story.cluster, "later"))
+    assert code == 0
+    record("tfjob", "own gang: preflight before, both nodes open", None, page.partition(" ROLE ")[0])
+    story.listen("later")
+    story.cluster.create(own_gang.groups(NAMESPACE), own_gang.group("later", GANG))
+    story.cluster.create(JOBS, tfjob(story.cluster, "later"))
+    job_pods.whole(story.pods, is_placed, "all pods of the gang have a node", GANG)
+    story.runs_and_ends("later")
