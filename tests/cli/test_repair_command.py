@@ -16,6 +16,7 @@ from nodeprep.config import remedy_files
 from nodeprep.config.configuration import Settings
 from nodeprep.decide.remedy_header import SafetyClass
 from nodeprep.decide.repair_plan import RefusalReason, RefusedRemedy, RepairStep
+from nodeprep.decide.repair_policy import PlayDeadlines
 from nodeprep.model import Finding, Report, Severity, Skipped, Status, Subject, Verdict, Waived
 from tests.config_files import settings
 
@@ -28,6 +29,12 @@ def test_the_daemons_to_ignore_are_those_of_the_configuration(tmp_path: Path) ->
     own = settings(tmp_path, 'idle: {ignore: ["dcgm*"]}\n')
     assert repair_command.session_terms(asked(), own).ignored == ("dcgm*",)
     assert repair_command.session_terms(asked(), Settings()).ignored == Settings().idle.ignore
+
+
+def test_a_play_by_hand_has_the_deadlines_that_an_agent_gives_it(tmp_path: Path) -> None:
+    own = settings(tmp_path, "repair: {deadline: {safe: 60}}\n")
+    assert repair_command.session_terms(asked(), own).deadlines == PlayDeadlines(safe=60, idle=600)
+    assert repair_command.session_terms(asked(), Settings()).deadlines == PlayDeadlines()
 
 
 def test_what_the_options_say() -> None:

@@ -16,6 +16,7 @@ from nodeprep.cli.repair.repair_page import PageStyle
 from nodeprep.cli.repair.repair_session import RepairDialogue, RepairSession, SessionTerms
 from nodeprep.decide.remedy_header import SafetyClass
 from nodeprep.decide.repair_plan import RefusalReason
+from nodeprep.decide.repair_policy import PlayDeadlines
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.kubernetes.cri_containers import RunningContainer
 from nodeprep.model import Finding, Remedy, Report, Severity, Status, Subject, Verdict
@@ -33,10 +34,11 @@ STOP = "Stop kube-system/terway-x7k2p (container terway)"
 
 
 class Runtime:
-    """A container runtime with Terway. It refuses what is in `refused`."""
+    """A container runtime with Terway. It refuses what is in `refused`. `then` runs after a stop."""
 
-    def __init__(self, *refused: str) -> None:
+    def __init__(self, *refused: str, then: tuple[RunningContainer, ...] = (AGAIN,)) -> None:
         self.refused = refused
+        self.then = then
         self.running: tuple[RunningContainer, ...] = (TERWAY,)
         self.stops = 0
 
@@ -47,7 +49,7 @@ class Runtime:
             return
         if call == "StopContainer":
             self.stops += 1
-            self.running = (AGAIN,)
+            self.running = self.then
         listed = message(*((1, cri_container(one)) for one in self.running))
         names = message((1, TERWAY.pod), (2, TERWAY.pod_uid), (3, TERWAY.namespace))
         labelled = message((1, message((1, TERWAY.sandbox), (2, names))))
@@ -122,6 +124,12 @@ def test_an_act_is_told_kept_and_proved_by_our_own_look(root: Path) -> None:
     assert (told.records[1].changed, told.records[1].checks, told.records[1].still) == (1, ("terway.socket",), ())
     assert f"changed {STOP}" in told.words
     assert told.report == report()
+
+
+def test_it_ends_with_the_deadline_of_its_configuration(root: Path) -> None:
+    told = repaired(root, [report(finding())], Runtime(then=()), deadlines=PlayDeadlines(safe=0.5, idle=0.5))
+    assert told.end.failed
+    assert "timed-out Wait until it runs again" in told.words
 
 
 def test_a_fault_that_stays_is_told_with_both_facts(root: Path) -> None:

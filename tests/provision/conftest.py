@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.provision.roce_node import put
 from tests.rigs.absent import cannot_start
 from tests.rigs.systemd_guest import CannotStart, SystemdGuest
+
+CONFIG = "/etc/nodeprep/config.yaml"
 
 
 @pytest.fixture(scope="session")
@@ -24,6 +27,7 @@ def booted() -> Iterator[SystemdGuest]:
 
 @pytest.fixture
 def guest(booted: SystemdGuest) -> Iterator[SystemdGuest]:
-    """A node from zero."""
+    """A node from zero. Its plays may take long: its processor is emulated, and other tests want the real one too."""
+    put(booted, CONFIG, "apiVersion: nodeprep.io/v1\nkind: Config\nrepair: {deadline: {safe: 600}}\n")
     yield booted
     booted.restore()

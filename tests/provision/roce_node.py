@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.rigs.systemd_guest import RAILS, Completed, SystemdGuest
 
 PROFILE = "/srv/node.yaml"  # in the guest, where no other configuration is looked for
-PLAYS = 900.0  # seconds for a command that runs playbooks: each takes 15 to 45 in an emulated guest
+PLAYS = 2400.0  # seconds for a command that runs playbooks: each takes 15 to 200 in an emulated guest
 RAIL, SECOND = RAILS
 DEVICE = "rxe0"  # on one rail: each more costs a play
 NOTHING_TO_DO = "nothing to do: no finding has a remedy of ours"

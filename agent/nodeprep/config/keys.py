@@ -362,7 +362,7 @@ KEYS = (
     ConfigKey(
         "repair.deadline.safe",
         PLAY,
-        "How long a remedy of class S1 may run before the remediator ends it.",
+        "How long a remedy of class S1 may run before it is ended, by hand too.",
         NEXT_REMEDY,
     ),
     ConfigKey(

@@ -128,6 +128,7 @@ def session_terms(asked: RepairOptions, settings: Settings) -> SessionTerms:
         duration.seconds("--wait-idle", asked.wait_idle),
         duration.seconds("--recheck", asked.recheck),
         settings.idle.ignore,
+        deadlines=settings.agent.repair.deadline,
     )
 
 

@@ -14,6 +14,7 @@ from nodeprep.decide.remediator_limits import RefusedRun, RunRefusal
 from nodeprep.decide.remedy_arguments import InvalidArgument
 from nodeprep.decide.remedy_header import SafetyClass
 from nodeprep.decide.repair_plan import PlanTerms, RefusalReason, RefusedRemedy, RepairPlan, RepairStep, StepKey
+from nodeprep.decide.repair_policy import PlayDeadlines
 from nodeprep.doors import clock
 from nodeprep.doors.node_host import Host
 from nodeprep.model import Finding, Report
@@ -24,8 +25,6 @@ from nodeprep.repair.run_outcome import RunEnd, RunOutcome, TaskLine, TaskResult
 from nodeprep.values import Struct, Value, field, replace
 
 ROUNDS = 8  # of plans: a module, a driver, an RDMA link, an interface; more would be a circle
-PLAY_SECONDS = {SafetyClass.S1: 120.0}  # the deadline of a play by its class (wave2 3.2)
-LONG_PLAY_SECONDS = 600.0  # of the other classes: they stop and start things
 LOOK_PERIOD_SECONDS = 1.0  # between two looks that wait for a pass
 IDLE_PERIOD_SECONDS = 2.0  # between two proofs of --wait-idle
 REFUSALS = {
@@ -42,7 +41,7 @@ class SessionTerms(Value):
 
     `wait_idle` is how long to wait for what is in use, `recheck` for the passes after a play; both in seconds.
     `ignored` are the daemons of `idle.ignore`: who only watches a device does not use it. `held` are descriptors of the
-    lock, which a play holds too.
+    lock, which a play holds too. `deadlines` are those of `repair.deadline`, as for the agent.
     """
 
     command: str
@@ -53,6 +52,7 @@ class SessionTerms(Value):
     recheck: float = 15.0
     ignored: tuple[str, ...] = ()
     held: tuple[int, ...] = ()
+    deadlines: PlayDeadlines = field(default_factory=PlayDeadlines)
 
 
 class SessionEnd(Struct):
@@ -212,7 +212,7 @@ class RepairSession:
 
     def _outcome(self, step: RepairStep, attempt: str) -> RunOutcome:
         """Run it. Each task that ends is told. One that failed ends the play, and is told there with its reason."""
-        seconds = PLAY_SECONDS.get(step.header.safety, LONG_PLAY_SECONDS)
+        seconds = self._terms.deadlines.of(step.header.safety)
 
         def say(line: TaskLine) -> None:
             if line.result is not TaskResult.FAILED:
