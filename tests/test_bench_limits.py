@@ -110,6 +110,7 @@ def test_a_number_of_an_option(read: Callable[[str], float], word: str, found: f
         "agent.py --flaps 1",
         "agent.py --rounds 0",
         "agent.py --minutes 0",
+        "agent.py --beside /nowhere",
         "fleet.py --agents 1",
         "fleet.py --failing 1",
         "fleet.py --failing 5 --agents 4",

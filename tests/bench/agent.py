@@ -3,6 +3,7 @@
     python tests/bench/agent.py latency [--flaps N]      # link down -> first look, decision, gate file gone
     python tests/bench/agent.py memory [--rounds N]      # resident memory over many whole rounds
     python tests/bench/agent.py cpu [--minutes N]        # CPU at default periods, every event source open
+    python tests/bench/agent.py cpu --beside CHECKOUT    # the same, and of another checkout's agent in the same minutes
     python tests/bench/agent.py gpu [--minutes N]        # what GPUs and a kubelet add to CPU and memory
 
 `latency` sets down the link of an ENI of the netns rig. Convictions have their defaults. Releases are made short for
@@ -12,6 +13,7 @@ its host. CPU is that of the process and its children from /proc.
 
 from __future__ import annotations
 
+import argparse
 import fcntl
 import ipaddress
 import json
@@ -281,10 +283,11 @@ def beside_nics(root: Path, command: list[str]) -> list[str]:
 
 
 @contextmanager
-def idle(root: Path, place: Path, beside: str = "") -> Iterator[int]:
+def idle(root: Path, place: Path, beside: str = "", checkout: Path = REPOSITORY) -> Iterator[int]:
     """An agent for which nothing happens, at default periods; its process id, once the gate of this tree is open.
 
-    `beside` is a program in Python that runs in the same network namespace, and ends with the agent.
+    `beside` is a program in Python that runs in the same network namespace, and ends with the agent. The agent is that
+    of `checkout`.
     """
     place.mkdir(exist_ok=True)
     (place / "tree.yaml").write_text(TREE_PROFILE)
@@ -292,7 +295,7 @@ def idle(root: Path, place: Path, beside: str = "") -> Iterator[int]:
     config.write_text(json.dumps(CONFIG | {"default": "./tree.yaml"}))
     options = ["--config", str(config), "--host-root", str(root), "--port", "0"]
     directories = [word for name in ("state", "run", "socket") for word in (f"--{name}-dir", f"{place}/{name}")]
-    command = installed("nodeprep", "agent", *options, *directories)
+    command = ["env", f"PYTHONPATH={checkout}/agent", *installed("nodeprep", "agent", *options, *directories)]
     log = place / "log"
     if beside:
         command = ["sh", "-c", '"$0" -c "$1" & shift; exec "$@"', sys.executable, beside, *command]
@@ -307,19 +310,32 @@ def idle(root: Path, place: Path, beside: str = "") -> Iterator[int]:
         process.wait(30)
 
 
-def cpu(minutes: float) -> int:
+def cpu(minutes: float, other: Path | None = None) -> int:
     """The CPU of an agent for which nothing happens.
 
     An idle agent works with cold caches: the same code took 0.06 and 0.11 % within an hour on a virtual machine with
-    neighbours. So the least of the minutes is the figure, as `timeit` has it; what others take is not ours.
+    neighbours. So the least of the minutes is the figure, as `timeit` has it; what others take is not ours. What a
+    change costs is told by an agent without it in the same minutes, that of the checkout `other`.
     """
-    with host() as root, tempfile.TemporaryDirectory() as place, idle(root, Path(place)) as pid:
-        took = [minute(pid) for _ in range(round(minutes))]
-        size, threads = resident(pid), len(list(Path(f"/proc/{pid}/task").iterdir()))
-    each = ", ".join(f"{one:.3f}" for one in took)
-    print(f"{min(took):.3f} % of a core in the least of {len(took)} minutes at default periods ({each})")
+    checkouts = [REPOSITORY] if other is None else [REPOSITORY, other]
+    with ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        pool = stack.enter_context(ThreadPoolExecutor(len(checkouts)))
+        agents = [
+            idle(stack.enter_context(host()), place / str(number), checkout=one) for number, one in enumerate(checkouts)
+        ]
+        pids = list(pool.map(stack.enter_context, agents))
+        took = [list(pool.map(minute, pids)) for _ in range(round(minutes))]
+        size, threads = resident(pids[0]), len(list(Path(f"/proc/{pids[0]}/task").iterdir()))
+    for one, percents in zip(checkouts, zip(*took, strict=True), strict=True):
+        each = ", ".join(f"{percent:.3f}" for percent in percents)
+        words = "" if one is REPOSITORY else f": {one}"
+        print(f"{min(percents):.3f} % of a core in the least of {len(took)} minutes at default periods ({each}){words}")
+    if other is not None:
+        print(f"{statistics.median(own / its for own, its in took):.2f} times that of {other} in the median minute")
     print(f"limit {CPU} %; {size:.1f} MiB resident, {threads} threads")
-    return limits.code([Figure("CPU at default periods", min(took), most=CPU, unit="% of a core")])
+    least = min(own for own, *_ in took)
+    return limits.code([Figure("CPU at default periods", least, most=CPU, unit="% of a core")])
 
 
 def gpu(minutes: float) -> int:
@@ -356,17 +372,25 @@ def minute(pid: int) -> float:
     return (used(pid) - before) / (time.monotonic() - began) * 100
 
 
+def checkout(path: str) -> Path:
+    """The value of --beside. Raises argparse.ArgumentTypeError."""
+    if not (Path(path) / "agent/nodeprep/__main__.py").is_file():
+        raise argparse.ArgumentTypeError(f"found {path!r}, wanted a checkout: it has no agent/nodeprep")
+    return Path(path).resolve()
+
+
 def main() -> int:
     parser = Options(__doc__)
     parser.add_argument("what", nargs="?", choices=["latency", "memory", "cpu", "gpu"], help="by default, all")
     parser.add_argument("--flaps", type=whole(2), default=200)
     parser.add_argument("--rounds", type=whole(ROUNDS), default=STEADY)
     parser.add_argument("--minutes", type=decimal(1), default=5.0)
+    parser.add_argument("--beside", type=checkout, metavar="CHECKOUT", help="of `cpu`: another agent to compare with")
     given = parser.parse_args()
     parts: dict[str, Callable[[], int]] = {
         "latency": lambda: latency(given.flaps),
         "memory": lambda: memory(given.rounds),
-        "cpu": lambda: cpu(given.minutes),
+        "cpu": lambda: cpu(given.minutes, given.beside),
         "gpu": lambda: gpu(given.minutes),
     }
     codes = [work() for name, work in parts.items() if given.what in (None, name)]
