@@ -39,6 +39,7 @@ while more := agent.recv(1 << 20):
     said += more
 print(said.partition(b"\\r\\n\\r\\n")[2].decode())
 """
+PAUSE = 1.0  # second between two questions: each is a process in an emulated guest, and the agent waits for it
 LONG = 600.0  # seconds; emulation is slow, and the gate opens a minute after the agent's start
 
 
@@ -65,7 +66,7 @@ class Watched:
         end = time.monotonic() + LONG
         while (self.guest.run(("test", "-e", GATE)).returncode == 0) is not there:
             assert time.monotonic() < end, self.report()["agent"]
-            time.sleep(0.2)  # each question is a process in an emulated guest
+            time.sleep(PAUSE)
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +78,7 @@ def agent(guest: Guest) -> Iterator[Watched]:
     end = time.monotonic() + LONG
     while guest.run(("test", "-S", "/run/nodeprep-agent/agent.sock")).returncode:
         assert time.monotonic() < end, b"".join(log)
+        time.sleep(PAUSE)
     yield watched
     guest.shell("kill $(cat /run/nodeprep-agent/lock)")
     assert running.wait(LONG).returncode == 0, b"".join(log)
