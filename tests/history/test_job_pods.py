@@ -79,7 +79,10 @@ def event(reason: str, name: str = "worker-3", at: str = "2026-11-20T03:20:10Z",
 
 
 ASSIGNED = event("Scheduled", message="Successfully assigned jobs/worker-3 to gpu-17", lastTimestamp=None)
-KILLED = event("Killing", message="Stopping container main", source={"component": "kubelet", "host": "gpu-17"})
+BOUND = ASSIGNED | {"lastTimestamp": "2026-11-20T03:19:40Z"}
+KUBELET = {"component": "kubelet", "host": "gpu-17"}
+PULLED = event("Pulled", at="2026-11-20T03:19:50Z", source=KUBELET)
+KILLED = event("Killing", message="Stopping container main", source=KUBELET)
 
 
 @pytest.mark.parametrize(
@@ -97,6 +100,23 @@ KILLED = event("Killing", message="Stopping container main", source={"component"
 def test_a_pod_that_is_gone_is_told_by_its_events(events: list[dict[str, Any]], node: str, ended: float | None) -> None:
     (found,) = job_pods.of_events(events, ()).values()
     assert (found.name, found.node, found.ended, found.is_gone) == ("worker-3", node, ended, True)
+
+
+@pytest.mark.parametrize(
+    ("events", "began"),
+    [
+        ([BOUND, PULLED, KILLED], T - 20),
+        ([PULLED, BOUND], T - 20),
+        ([PULLED, KILLED], T - 10),
+        ([KILLED], None),
+        ([event("FailedScheduling", at="2026-11-20T03:19:00Z"), PULLED], T - 10),
+    ],
+)
+def test_it_began_when_it_was_bound_or_the_kubelet_first_told_of_it(
+    events: list[dict[str, Any]], began: float | None
+) -> None:
+    (found,) = job_pods.of_events(events, ()).values()
+    assert found.began == began
 
 
 def test_events_of_pods_that_are_there_and_of_other_things_are_passed_over() -> None:

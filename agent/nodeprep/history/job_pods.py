@@ -84,7 +84,8 @@ def _of_pod(pod: Object) -> PodEnd:
 def of_events(events: Iterable[Object], known: Iterable[str]) -> dict[str, PodEnd]:
     """The pods that Events tell of, by uid, without those whose uid is `known`: they are gone.
 
-    The node is from the scheduler's Event, the end from the kubelet's. A server keeps Events for an hour (--event-ttl).
+    The node and when the pod was bound are from the scheduler's Event, or from the first one of the kubelet. The end is
+    from the kubelet's. A server keeps Events for an hour (--event-ttl).
     Two pods of one name, one made in place of the other, have two uids.
     """
     known_uids, found = frozenset(known), dict[str, PodEnd]()
@@ -104,13 +105,16 @@ def _with_event(pod: PodEnd, event: Object) -> PodEnd:
     host = str(_part(event, "source").get("host") or "")
     node = pod.node or (assigned["node"] if assigned is not None else host)
     at = _event_time(event)
+    # Who names the node himself asks no scheduler.
+    has_begun = assigned is not None or (bool(host) and reason not in KILLING)
+    begins = [one for one in (pod.began, at if has_begun else None) if one is not None]
     is_end = reason in KILLING and at is not None and (pod.ended is None or at > pod.ended)
     return replace(
         pod,
         node=node,
         ended=at if is_end else pod.ended,
         how=f"{reason}: {message}"[:HOW_CHARACTERS] if is_end else pod.how,
-        began=_event_time(event) if assigned is not None else pod.began,
+        began=min(begins, default=None),
     )
 
 
