@@ -29,11 +29,13 @@ drills := $(addprefix tests/kubernetes/test_repair_,new_guests.py drills.py)
 kills := tests/cluster/test_repairing_kills.py
 rollout := tests/kubernetes/test_wrong_configuration.py
 systems := tests/systems
+# `make test` tells the first half of this story, so the second half has no test of its own in prove-tests.
+training := tests/kubernetes/test_training_pod.py
 next := nice -n 5
 # Tests that wait longest begin first. An idle process takes tests from the one that has most of them.
 waiting := $(wildcard tests/cluster/test_publish_*.py) tests/cluster/test_plugin_updated.py tests/cluster/test_publisher.py
 last := nice -n 15
-proofs := fuzz histories chaos coverage planted repair drills kills rollout agreement jobs pythons tests bench
+proofs := fuzz histories chaos coverage planted repair training drills kills rollout agreement jobs pythons tests bench
 rigs := netns lab provision cluster kubernetes daemonset slurm systems
 # What `make quick` always runs: values and built trees. Other rooms start programs, so they run where they are touched.
 quick := $(addprefix tests/,agent checks config decide facts history publish) $(wildcard tests/test_*.py)
@@ -222,7 +224,7 @@ prove: setup ## the long proofs: a million histories, an hour of chaos, long tes
 prove-fuzz prove-histories prove-chaos prove-coverage prove-planted $(addprefix prove-bench-,$(benches)): prove-%:
 	@.ci/prove $* $(MAKE) $*
 prove-tests:
-	@.ci/prove tests $(py) -m pytest -m prove $(foreach one,$(remedies) $(drills) $(kills) $(rollout) $(systems),--ignore $(one)) tests
+	@.ci/prove tests $(py) -m pytest -m prove $(foreach one,$(remedies) $(training) $(drills) $(kills) $(rollout) $(systems),--ignore $(one)) tests
 .PHONY: prove-pythons
 prove-pythons: ## check, snapshot, compare and the agent on each Python from 3.10 on that is found here
 	@.ci/venv dev
@@ -246,6 +248,12 @@ prove-jobs: ## the four training systems that nodeprep exists for, seen working 
 	@NODEPREP_CI=1 NODEPREP_JOBS_TABLE=$(CURDIR)/.venv/jobs.tsv .ci/prove jobs $(py) -m pytest -m "prove or not prove" $(systems)
 	@sort -s -k 1,1 -o .venv/jobs.tsv .venv/jobs.tsv && mv .venv/jobs.tsv proofs/jobs.tsv
 	@$(MAKE) docs
+.PHONY: prove-training
+prove-training: ## a training pod on a node with a real RoCE port, to its end: a reboot, a bad release, why a pod ended
+	@.ci/venv dev
+	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/guest.py packages)" && .ci/apt $$packages
+	$(py) tests/rigs/cluster.py build
+	@.ci/prove training $(py) -m pytest -s -m "prove or not prove" $(training)
 prove-kills:
 	@.ci/prove kills $(py) -m pytest -s -m prove $(kills)
 .PHONY: prove-repair

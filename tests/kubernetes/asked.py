@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -9,6 +10,9 @@ import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
+
+import jsonschema
 
 from tests.cli.program import nodeprep
 from tests.kubernetes.shipped import Object, container
@@ -18,6 +22,7 @@ from tests.rigs.images import REPOSITORY
 from tests.rigs.waiting import until
 
 COULD_NOT_LOOK = 3  # exit code
+WHY = Path(__file__).parents[2] / "docs/why.schema.json"
 
 
 def looked(ask: Callable[[], tuple[int, str]]) -> tuple[int, str]:
@@ -51,6 +56,16 @@ def nodes(cluster: Cluster, *words: str) -> tuple[int, str]:
         return done.returncode, done.stdout + done.stderr
 
     return looked(ask)
+
+
+def why(cluster: Cluster, what: str, *words: str, code: int = 0) -> Object:
+    """What `nodeprep why` says, by its schema; what a terminal shows is printed."""
+    done = nodeprep("why", what, *words, "-o", "json", KUBECONFIG=str(cluster.kubeconfig()))
+    assert done.returncode == code, done.stdout + done.stderr
+    print(nodeprep("why", what, *words, KUBECONFIG=str(cluster.kubeconfig())).stdout)
+    said: Object = json.loads(done.stdout)
+    jsonschema.validate(said, json.loads(WHY.read_text()), cls=jsonschema.Draft202012Validator)
+    return said
 
 
 def debug(cluster: Cluster, node: Node) -> tuple[int, str]:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.program import nodeprep
 from tests.kubernetes import shipped
-from tests.kubernetes.asked import check, debug, nodes
+from tests.kubernetes.asked import check, debug, nodes, why
 from tests.kubernetes.rollout import first_replaced, halted, settling
 from tests.kubernetes.shipped import (
     DAEMONSET,
@@ -43,7 +43,7 @@ from tests.kubernetes.shipped import (
     watched,
 )
 from tests.rigs.cluster import Cluster, Node
-from tests.rigs.cluster_tools import tools
+from tests.rigs.cluster_tools import BASE, tools
 from tests.rigs.images import REPOSITORY
 from tests.rigs.waiting import until
 
@@ -54,6 +54,8 @@ WELL = ("admission_policy_ok", "node_ok", "config_ok", "state_file_ok", "gate_fi
 LIMIT = 60 << 20  # bytes of the agent's memory, by design 7
 POD = 128 << 20  # of its container's, as shipped
 CORDON = "node.kubernetes.io/unschedulable"
+JOBS = "jobs"  # a namespace
+SOON = 60.0  # seconds
 AGENT = "system:serviceaccount:nodeprep:nodeprep-agent"
 
 
@@ -418,6 +420,55 @@ def test_a_fault_is_what_everybody_says(installed: Cluster, node: Node) -> None:
         assert "NOT READY: 1 fault" in text
         assert "cni.binaries: Missing" in text
         assert not taints(installed.nodes["n2"].object())
+
+
+def test_why_pods_of_a_job_ended(installed: Cluster, node: Node) -> None:
+    """A fault on the node of two of three pods. One ends by itself, one is deleted, and the third shows nothing."""
+    installed.create("/api/v1/namespaces", {"metadata": {"name": JOBS}})
+    for name, host in (("train-0", "n1"), ("train-1", "n2"), ("train-2", "n1")):
+        installed.create(f"/api/v1/namespaces/{JOBS}/pods", worker(name, host))
+    for name in ("train-0", "train-1", "train-2"):
+        until(lambda: phase(installed, name) == "Running", f"{name} runs")  # noqa: B023 - it is called at once
+    with broken(node):
+        until(lambda: UNHEALTHY in taints(node.object()), "the taint")
+        installed.kubectl("-n", JOBS, "exec", "train-0", "--", "touch", "/over")
+        until(lambda: phase(installed, "train-0") == "Failed", "it ended")
+        installed.kubectl("-n", JOBS, "delete", "pod", "train-2")
+    said = why(installed, "job/train", "-n", JOBS)
+    assert (said["quiet"], said["unknown"]) == (["n2"], {})
+    assert coincides(said) == {"train-0", "train-2"}
+    gone = why(installed, "train-2", "-n", JOBS)
+    assert gone["pods"][0]["is_gone"]
+    assert coincides(gone) == {"train-2"}
+
+    installed.kubectl("-n", JOBS, "delete", "pod", "train-0")
+    said = why(installed, "train-0", "-n", JOBS, code=3)
+    (pod,) = said["pods"]
+    assert (pod["node"], pod["is_gone"], pod["ended"]) == ("n1", True, None)
+    assert [(one["seconds"], one["words"]) for one in said["found"]] == [(None, "cni.binaries Missing ptp")]
+    installed.kubectl("delete", "namespace", JOBS)
+
+
+def worker(name: str, host: str) -> Object:
+    """A pod of the job `train` that ends with 1 once there is a file in it.
+
+    It has the host's network: the fault takes a CNI plugin away, without which the kubelet ends no other.
+    """
+    script = "until test -e /over; do sleep 0.2; done; exit 1"
+    main = {"name": "main", "image": BASE, "imagePullPolicy": "Never", "command": ["sh", "-c", script]}
+    spec = {"nodeName": host, "hostNetwork": True, "restartPolicy": "Never", "terminationGracePeriodSeconds": 1}
+    return {"metadata": {"name": name, "labels": {"job-name": "train"}}, "spec": spec | {"containers": [main]}}
+
+
+def phase(cluster: Cluster, name: str) -> str:
+    return str(cluster.call("GET", f"/api/v1/namespaces/{JOBS}/pods/{name}")[1]["status"].get("phase"))
+
+
+def coincides(said: Object) -> set[str]:
+    """The pods of which it names the fault of their node, less than a minute from their end."""
+    found = [one for one in said["found"] if one["words"].startswith("cni.binaries Missing")]
+    assert all(one["node"] == "n1" and abs(one["seconds"]) < SOON for one in found), found
+    return {one["pod"] for one in found}
 
 
 def test_nothing_is_left_after_release_and_delete(installed: Cluster) -> None:

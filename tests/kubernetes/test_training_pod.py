@@ -1,11 +1,12 @@
 """A training pod of the RDMA world: a real device plugin, a real RoCE port, the shipped manifests in mode gate.
 
-One story, told in order: each test goes on where the one before it left the node.
+One story, told in order: each test goes on where the one before it left the node. `make test` tells its first half, and
+`make prove-training` all of it. What the second half shows of an emulated node, tests on native nodes show too: the
+reboot test_wait_ready.py, the release and why a pod ended test_rollout.py.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -13,11 +14,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-import jsonschema
 import pytest
 
-from tests.cli.program import nodeprep
 from tests.kubernetes import training
+from tests.kubernetes.asked import why
 from tests.kubernetes.rollout import first_replaced, halted
 from tests.kubernetes.shipped import (
     ASK,
@@ -58,7 +58,6 @@ from tests.rigs.lab import RAIL
 from tests.rigs.waiting import until
 
 NAME = "guest"
-SCHEMA = Path(__file__).parents[2] / "docs/why.schema.json"
 PAUSE = {"name": "main", "image": BASE, "imagePullPolicy": "Never"}
 SOON = 60.0  # seconds; what no change brings back, the scheduler tries again after 5 minutes
 GATES = {"rdma-roce.device", "rdma-roce.ready"}
@@ -235,6 +234,7 @@ def test_a_link_that_is_down_keeps_pods_away_that_the_plugin_would_let_in(story:
     assert training.port_of(story.cluster, "third") == "PORT_ACTIVE"
 
 
+@pytest.mark.prove
 def test_after_a_reboot_the_plugin_waits_for_the_port(story: Story) -> None:
     """Until our taint is back the Node says what it said before; the plugin that waits lets no pod in meanwhile."""
     guest, node, cluster = story.guest, story.node, story.cluster
@@ -281,6 +281,7 @@ def test_after_a_reboot_the_plugin_waits_for_the_port(story: Story) -> None:
     assert training.port_of(cluster, story.trainer("fourth", fourth)) == "PORT_ACTIVE"
 
 
+@pytest.mark.prove
 def test_a_release_whose_port_state_always_fails(story: Story, image: Callable[[str], Path]) -> None:
     """Nobody is kept away, and the rollout ends at the node whose verdict changed; another node waits for its turn."""
     cluster, guest = story.cluster, story.guest
@@ -320,6 +321,7 @@ WORKER = "until ! ibv_devinfo | grep -q PORT_ACTIVE; do sleep 0.2; done; echo th
 JOB = {"job-name": "train"}
 
 
+@pytest.mark.prove
 def test_why_a_pod_of_a_job_ended(story: Story) -> None:
     """A job of two pods: a link goes down on the node of one of them, and the other node shows nothing."""
     cluster = story.cluster
@@ -337,6 +339,7 @@ def test_why_a_pod_of_a_job_ended(story: Story) -> None:
     assert (said["quiet"], said["unknown"]) == (["beside"], {})
 
 
+@pytest.mark.prove
 def test_why_a_pod_ended_that_is_gone(story: Story) -> None:
     """Events say on which node it was, and when a kubelet ended it; of one that ended by itself, not when."""
     cluster = story.cluster
@@ -372,16 +375,6 @@ def coincides(said: Object, pod: str) -> float:
 
 def ended(cluster: Cluster, name: str) -> bool:
     return bool(cluster.call("GET", f"{PODS}/{name}")[1]["status"]["phase"] == "Failed")
-
-
-def why(cluster: Cluster, what: str, code: int = 0) -> Object:
-    """What `nodeprep why` says, by its schema."""
-    done = nodeprep("why", what, "-o", "json", KUBECONFIG=str(cluster.kubeconfig()))
-    assert done.returncode == code, done.stdout + done.stderr
-    print(nodeprep("why", what, KUBECONFIG=str(cluster.kubeconfig())).stdout)
-    said: Object = json.loads(done.stdout)
-    jsonschema.validate(said, json.loads(SCHEMA.read_text()), cls=jsonschema.Draft202012Validator)
-    return said
 
 
 def gate_files(guest: Guest) -> set[str]:
