@@ -167,10 +167,9 @@ def lines(answer: WhyAnswer) -> list[str]:
     """The answer as a person reads it: what coincides, then the nodes that show nothing, then what is not known."""
     said = [f"{one.node}: {one.words} {_when(one)}" for one in answer.found]
     if answer.quiet:
-        others = "the other " if answer.found else ""
-        nodes = f"{len(answer.quiet)} node{'' if len(answer.quiet) == 1 else 's'}"
-        shows = "shows" if len(answer.quiet) == 1 else "show"
-        said.append(f"{others}{nodes} {shows} nothing ({kubernetes_text.few(answer.quiet)})")
+        other = "other " if answer.found else ""
+        show = "node shows" if len(answer.quiet) == 1 else "nodes show"
+        said.append(f"{len(answer.quiet)} {other}{show} nothing ({kubernetes_text.few(answer.quiet)})")
     said += [f"{name}: nobody knows: {reason}" for name, reason in answer.silent.items()]
     ended = sorted((one for one in answer.pods if one.ended is not None), key=lambda one: one.ended or 0.0)
     said += ["", *(f"{one.name} on {one.node or 'no node'}: {_end(one)}" for one in ended[:PODS_SHOWN])]
@@ -178,8 +177,11 @@ def lines(answer: WhyAnswer) -> list[str]:
     said += [f"{more} more pods ended after that"] if more > 0 else []
     if any(one.is_gone for one in answer.pods) and any(not one.is_gone for one in answer.pods):
         said.append("pods that are gone are counted by their names: one of another job may be among them")
-    running = [one.name for one in answer.pods if one.ended is None]
-    said += [f"without a known end: {kubernetes_text.few(running)}"] if running else []
+    for words, names in (
+        ("not ended", [one.name for one in answer.pods if one.ended is None and one.runs]),
+        ("without a known end", [one.name for one in answer.pods if one.ended is None and not one.runs]),
+    ):
+        said += [f"{words}: {kubernetes_text.few(names)}"] if names else []
     return [*said, DISCLAIMER] if answer.found else said
 
 
