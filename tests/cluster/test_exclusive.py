@@ -94,7 +94,7 @@ def test_fault(here: Known, fault: Fault) -> None:
 
 
 def test_all_faults_are_gone(here: Known) -> None:
-    assert here.check(PROFILE).bad == ()
+    until(lambda: here.check(PROFILE).bad == (), "no fault, also where the machine was too busy for an answer in time")
 
 
 def test_without_access(here: Known) -> None:

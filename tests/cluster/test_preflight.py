@@ -18,6 +18,7 @@ from tests.cluster import accounts, fleet
 from tests.jobs import job_values
 from tests.rigs import agreement, cluster_setup
 from tests.rigs.agreement import Scheduled
+from tests.rigs.ending import ending
 from tests.rigs.waiting import until
 
 Object = dict[str, Any]
@@ -200,11 +201,15 @@ def test_it_waits_until_a_node_is_free(three: Scheduled, tmp_path: Path) -> None
     (tmp_path / "job.yaml").write_text(json.dumps(GPU_POD))
     words = ("-f", str(tmp_path / "job.yaml"), "--wait")
     assert preflight(three, *words, "1s").returncode == 1
-    later = fleet.later(lambda: three.call("DELETE", f"{PODS}/on-gpu-2?gracePeriodSeconds=0"))
-    done = preflight(three, *words, "2m")
-    later.join()
-    assert done.returncode == 0, done.stdout
-    assert "waiting: Pod default/gpus: 0 of 1 pods fit now" in done.stderr
+    environment = {**os.environ, "KUBECONFIG": str(three.kubeconfig())}
+    command = (NODEPREP, "preflight", *words, "4m")
+    pipe = subprocess.PIPE
+    with ending(subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)) as waiting:
+        assert waiting.stderr is not None
+        assert waiting.stderr.readline().startswith("waiting: Pod default/gpus: 0 of 1 pods fit now")
+        assert three.call("DELETE", f"{PODS}/on-gpu-2?gracePeriodSeconds=0")[0] == 200
+        said, _ = waiting.communicate()
+    assert waiting.returncode == 0, said
 
 
 def test_a_pod_that_is_being_deleted_takes_its_room(three: Scheduled, tmp_path: Path) -> None:

@@ -183,4 +183,6 @@ def test_new_nodes_are_mended_side_by_side(cluster: Cluster, some: Callable[...,
         one.waits(waits=False)
     for one in ones:
         until(one.is_open, f"{one.name} is Ready for the first time")
-        assert (one.calls(), one.outcomes()) == (["eth1"], ["released"])
+        # On a busy machine a first play may be too late, for its deadline or its passes; then there is a second one.
+        assert set(one.calls()) == {"eth1"}
+        assert one.outcomes()[-1] == "released"
