@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -65,6 +66,13 @@ def in_remediator(cluster: Cluster, node: Node | Guest, *command: str) -> str:
 def asked(cluster: Cluster, node: Node | Guest, *requests: object) -> list[Object]:
     """The answers to requests on one connection."""
     return list(in_agent(cluster, node, TALK, SOCKET, json.dumps(requests)))
+
+
+def answers(cluster: Cluster, node: Node | Guest) -> bool:
+    """Whether its remediator takes connections: its container runs before it does."""
+    with suppress(RuntimeError):
+        return bool(asked(cluster, node, HELLO))
+    return False
 
 
 def request(attempt: str, remedy: str, *, check: bool = False, seconds: float = 100.0, **args: str) -> Object:

@@ -30,6 +30,7 @@ mode: repair
 default: terway-node.yaml
 gate: {profiles: [terway-node]}
 every: {terway: 1, cni: 2, links: 1}
+repair: {deadline: {safe: 600}}  # on a busy machine a play of seconds takes minutes
 """
 QUICK = """confirmation: {passes: 2, pass-span: 2, pass-every: 1, slow: {fails: 1, of: 1, apart: 0, span: 0}}
 """

@@ -219,7 +219,7 @@ def test_a_kill_in_the_middle_neither_doubles_nor_loses_a_run(cluster: Cluster, 
     told: Object = remediated.in_agent(cluster, node, HOSTILE.read_text(), SOCKET)
     assert told["squatted"] == []
     until(lambda: remediated.restarts(cluster, node) == before + 1, "the kubelet started it again")
-    remediated.rolled_out(cluster)
+    until(lambda: remediated.answers(cluster, node), "the remediator answers again")
 
     assert remediated.asked(cluster, node, HELLO, run)[1]["refused"]["reason"] == "seen"
     told = remediated.ended(cluster, node, attempt)
