@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from tests.cli.program import nodeprep
@@ -112,3 +114,15 @@ def asked(cluster: Cluster, name: str, before: str = "") -> str:
         return found if found != before else ""
 
     return until(wish, f"a reset of {name} is asked for")
+
+
+def later(act: Callable[[], object], seconds: float = 2.0) -> Thread:
+    """Do it in a while, as a node of the cluster would."""
+
+    def wait_and_act() -> None:
+        signal.sigtimedwait((), seconds)
+        act()
+
+    thread = Thread(target=wait_and_act)
+    thread.start()
+    return thread
