@@ -85,8 +85,8 @@ def of_events(events: Iterable[Object], known: Iterable[str]) -> dict[str, PodEn
     """The pods that Events tell of, by uid, without those whose uid is `known`: they are gone.
 
     The node and when the pod was bound are from the scheduler's Event, or from the first one of the kubelet. The end is
-    from the kubelet's. A server keeps Events for an hour (--event-ttl).
-    Two pods of one name, one made in place of the other, have two uids.
+    from the kubelet's. A server keeps Events for an hour (--event-ttl). Two pods of one name, one made in place of the
+    other, have two uids.
     """
     known_uids, found = frozenset(known), dict[str, PodEnd]()
     for event in events:
