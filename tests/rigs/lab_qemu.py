@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.rigs import lab_agent, lab_setup
+from tests.rigs import lab_agent, lab_emulator, lab_setup
 from tests.rigs.lab_image import Image
 from tests.rigs.lab_setup import Nic
 
@@ -104,7 +104,7 @@ def board(memory: int, enter: Sequence[str] = ()) -> list[str]:
     It has one CPU, because two wait for each other if the host's cores are busy. Boot, one Python and ten programs took
     14 s of CPU with one and 27 to 40 s with two, on two shared cores.
     """
-    words = ["setpriv", "--pdeathsig", "KILL", *enter, "qemu-system-x86_64", "-nodefaults", "-no-user-config"]
+    words = ["setpriv", "--pdeathsig", "KILL", *enter, *lab_emulator.words(), "-nodefaults", "-no-user-config"]
     words += ["-display", "none", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", MODEL]
     return [*words, "-smp", "1", "-m", str(memory)]
 
