@@ -170,6 +170,8 @@ def cleared(guest: Guest) -> None:
     cluster = guest.cluster
     for words in (("namespace", "nodeprep"), ("-n", "kube-system", "daemonset", PLUGIN), ("pods", "--all")):
         cluster.kubectl("delete", "--ignore-not-found", f"--timeout={LONG:g}s", *words)
+    # Else what this plugin advertised would be taken for the word of the next one.
+    until(lambda: advertised(guest.object()) in {"", "0"}, "the kubelet saw the plugin end", LONG)
     for other in [name for name in cluster.nodes if name != guest.name]:
         cluster.nodes.pop(other).kill()
         cluster.kubectl("delete", "node", other)
