@@ -38,7 +38,8 @@ FLEET = "nodeprep-repair"
 RIGHTS = [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get", "list"]}]
 WAITS = "settled=0.5,conviction=1,passes=1,unknown=1,silent=2,retry=1"
 PROFILE = "apiVersion: nodeprep.io/v1\nkind: Profile\nname: links\ngates: [eni.up]\n"
-REPAIRS = "repair: {tries: 3}\n"
+REPAIRS = "repair: {tries: 3, deadline: {safe: 600}}\n"
+LIMIT = 240.0  # seconds; on a machine that is busy a play and the looks after it take more than the 30 of an idle one
 TABLE = "/run/ip-calls"
 HELD = b"/usr/local/sbin/ip"
 # In the node's mount namespace: before a playbook calls `ip`, it calls this.
@@ -51,7 +52,7 @@ exec "$(PATH=/usr/sbin:/sbin:/usr/bin:/bin command -v ip)" "$@"
 """
 
 
-def configuration(mode: str = "repair", more: str = REPAIRS, limit: float = 30.0) -> str:
+def configuration(mode: str = "repair", more: str = REPAIRS, limit: float = LIMIT) -> str:
     """Less patience than the defaults, and links may flap for ever. A remedy has `limit` seconds to help."""
     return f"""\
 apiVersion: nodeprep.io/v1

@@ -22,7 +22,7 @@ from tests.rigs.netns_node import Shape
 from tests.rigs.waiting import until
 
 PAUSE = "nodeprep.io/pause"
-VALIDATION_SECONDS = 31  # a little more than a remedy has to help (repaired_node.configuration)
+VALIDATION_SECONDS = int(repaired_node.LIMIT) + 1  # a little more than a remedy has to help
 
 
 @pytest.fixture(scope="module")

@@ -150,7 +150,7 @@ def test_a_remedy_that_never_helps_stops_after_the_third_new_node(
     cluster: Cluster, some: Callable[..., list[Repaired]]
 ) -> None:
     """All have the fault as they join, which is the rule there. A human resumes it."""
-    ones = some(4, new=True, config=configuration(more="repair: {tries: 1}\n"))
+    ones = some(4, new=True, config=configuration(more="repair: {tries: 1, deadline: {safe: 600}}\n", limit=30))
     for one in ones:
         one.lies("eth1", lies=True)
         one.down()
@@ -172,8 +172,7 @@ def test_new_nodes_are_mended_side_by_side(cluster: Cluster, some: Callable[...,
 
     A play waits here until the last one has begun, which takes minutes on a busy machine.
     """
-    patient = repaired_node.configuration(more="repair: {tries: 3, deadline: {safe: 600}}\n", limit=240)
-    ones = some(3, new=True, config=patient)
+    ones = some(3, new=True)
     repaired_node.hold_slot(cluster, "a-node-that-serves")
     for one in ones:
         one.waits(waits=True)

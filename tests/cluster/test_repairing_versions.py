@@ -25,7 +25,7 @@ from tests.rigs.waiting import until
 VERSION = nodeprep.__version__
 NEXT = f"{VERSION}+next"
 ASKED_AGAIN_SECONDS = 61  # a little more than until the remediator is asked again that was of another version
-CONFIGURATION = repaired_node.configuration(more="repair: {tries: 10}\n")
+CONFIGURATION = repaired_node.configuration(more="repair: {tries: 10, deadline: {safe: 600}}\n")
 Replace = Callable[[Repaired, Path | None], None]
 # Either has a newer agent beside an older remediator at one time, and the reverse at another.
 ORDERS = [

@@ -17,7 +17,7 @@ import pytest
 
 from tests.rigs.absent import cannot_start
 from tests.rigs.netns import UNAVAILABLE, Node
-from tests.rigs.netns_check import steadily
+from tests.rigs.netns_check import is_late, steadily
 from tests.rigs.netns_node import GATEWAY, Shape, Unavailable, veth
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +39,7 @@ class Judged:
         self._judge = self.node.start("python", "tests/rigs/netns_judge.py")
 
     def findings(self, access: dict[str, str]) -> Findings:
-        return steadily(lambda: self._findings(access), self._forget)
+        return steadily(lambda: self._findings(access), self._forget, lambda found: is_late({"findings": found}))
 
     def _forget(self) -> None:
         """Who answered too late: it is not asked again for a while."""

@@ -23,6 +23,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = ROOT / "playbooks"
 PLAY_SECONDS = 200  # ends a play that hangs; one takes two seconds, and twenty on a busy machine
+SETTINGS = "[defaults]\ninternal_poll_interval = 0.02\n"  # the remediator's: nodeprep.repair.ansible
 RECAP = re.compile(r"^localhost +: (.*)$", re.MULTILINE)
 CROSS = """\
 #!/bin/sh
@@ -99,14 +100,22 @@ class FakeHost:
         return self.sh(test).returncode == 0
 
     def play(self, name: str, arguments: Mapping[str, str], on_host: list[str], *, check: bool = False) -> Recap:
-        """Runs a playbook of the repository as the remediator does: no configuration, no facts, one target."""
+        """Runs a playbook of the repository as the remediator does: its settings, no facts, one target."""
         variables = {**arguments, "on_host": on_host, "host_root": str(self.tree)}
         command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "localhost,"]
         command += ["-e", f"ansible_python_interpreter={sys.executable}", "-e", json.dumps(variables)]
         command += [*(["--check"] if check else []), str(PLAYBOOKS / f"{name}.yml")]
-        home = str(self.tree.parent / "ansible")
-        environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": "/nonexistent", "ANSIBLE_HOME": home}
-        environment |= {"ANSIBLE_LOCAL_TEMP": f"{home}/local", "ANSIBLE_REMOTE_TEMP": f"{home}/remote"}
+        home = self.tree.parent / "ansible"
+        home.mkdir(exist_ok=True)
+        (home / "ansible.cfg").write_text(SETTINGS)
+        places = {
+            "HOME": home,
+            "CONFIG": home / "ansible.cfg",
+            "LOCAL_TEMP": home / "local",
+            "REMOTE_TEMP": home / "remote",
+        }
+        environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "HOME": "/nonexistent"}
+        environment |= {f"ANSIBLE_{name}": str(place) for name, place in places.items()}
         done = subprocess.run(
             [*self.inside, *command], capture_output=True, text=True, check=False, timeout=PLAY_SECONDS, env=environment
         )

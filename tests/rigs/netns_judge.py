@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from nodeprep.values import replace
 
@@ -51,7 +52,7 @@ def with_pods(look: Look, addresses: dict[str, str]) -> Look:
     return replace(look, facts={**look.facts, Cluster: cluster(pods=(terway_pod(), *pods), terway=None)})
 
 
-def shown(finding: Finding) -> dict[str, str | None]:
+def shown(finding: Finding) -> dict[str, Any]:
     verdict = finding.verdict
     return {
         "check": finding.check,
@@ -61,6 +62,7 @@ def shown(finding: Finding) -> dict[str, str | None]:
         "root": finding.root,
         "message": verdict.message,
         "remedy": verdict.remedy.playbook if verdict.remedy else None,
+        "blind": {"kind": verdict.blind.kind} if verdict.blind else None,
     }
 
 
