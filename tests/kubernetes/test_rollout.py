@@ -114,6 +114,62 @@ def test_normal_life(installed: Cluster) -> None:
     assert not [one for one in asked if one.startswith(("list /api/v1/events", "watch"))]
 
 
+def test_why_pods_of_a_job_ended(installed: Cluster) -> None:
+    """A fault on the node of two of three pods. One ends by itself, one is deleted, and the third shows nothing.
+
+    It comes first: for 15 minutes after a fault `why` tells of it.
+    """
+    node = installed.nodes["n2"]
+    installed.create("/api/v1/namespaces", {"metadata": {"name": JOBS}})
+    for name, host in (("train-0", "n2"), ("train-1", "n1"), ("train-2", "n2")):
+        installed.create(f"/api/v1/namespaces/{JOBS}/pods", worker(name, host))
+    for name in ("train-0", "train-1", "train-2"):
+        until(lambda: phase(installed, name) == "Running", f"{name} runs")  # noqa: B023 - it is called at once
+    began = time.monotonic()
+    with broken(node):
+        until(lambda: UNHEALTHY in taints(node.object()), "the taint")
+        installed.kubectl("-n", JOBS, "exec", "train-0", "--", "touch", "/over")
+        until(lambda: phase(installed, "train-0") == "Failed", "it ended")
+        installed.kubectl("-n", JOBS, "delete", "pod", "train-2")
+    took = time.monotonic() - began
+    said = why(installed, "job/train", "-n", JOBS)
+    assert (said["quiet"], said["unknown"]) == (["n1"], {})
+    assert coincides(said, took) == {"train-0", "train-2"}
+    gone = why(installed, "train-2", "-n", JOBS)
+    assert gone["pods"][0]["is_gone"]
+    assert coincides(gone, took) == {"train-2"}
+
+    installed.kubectl("-n", JOBS, "delete", "pod", "train-0")
+    said = why(installed, "train-0", "-n", JOBS, code=3)
+    (pod,) = said["pods"]
+    assert (pod["node"], pod["is_gone"], pod["ended"]) == ("n2", True, None)
+    assert [(one["seconds"], one["words"]) for one in said["found"]] == [(None, "cni.binaries Missing ptp")]
+    installed.kubectl("delete", "namespace", JOBS)
+    until(lambda: is_ready(node), "an open gate")
+
+
+def worker(name: str, host: str) -> Object:
+    """A pod of the job `train` that ends with 1 once there is a file in it.
+
+    It has the host's network: the fault takes a CNI plugin away, without which the kubelet ends no other.
+    """
+    script = "until test -e /over; do sleep 0.2; done; exit 1"
+    main = {"name": "main", "image": BASE, "imagePullPolicy": "Never", "command": ["sh", "-c", script]}
+    spec = {"nodeName": host, "hostNetwork": True, "restartPolicy": "Never", "terminationGracePeriodSeconds": 1}
+    return {"metadata": {"name": name, "labels": {"job-name": "train"}}, "spec": spec | {"containers": [main]}}
+
+
+def phase(cluster: Cluster, name: str) -> str:
+    return str(cluster.call("GET", f"/api/v1/namespaces/{JOBS}/pods/{name}")[1]["status"].get("phase"))
+
+
+def coincides(said: Object, took: float) -> set[str]:
+    """The pods of which it names the fault of their node, no further from their end than the fault took."""
+    found = [one for one in said["found"] if one["words"].startswith("cni.binaries Missing")]
+    assert all(one["node"] == "n2" and abs(one["seconds"]) <= took + 1 for one in found), found
+    return {one["pod"] for one in found}
+
+
 def test_exec(installed: Cluster, node: Node) -> None:
     """README's second command. A pod without privileges sees all that the gates need."""
     pod = agents(installed)["n1"]["metadata"]["name"]
@@ -419,57 +475,6 @@ def test_a_fault_is_what_everybody_says(installed: Cluster, node: Node) -> None:
         assert "NOT READY: 1 fault" in text
         assert "cni.binaries: Missing" in text
         assert not taints(installed.nodes["n2"].object())
-
-
-def test_why_pods_of_a_job_ended(installed: Cluster, node: Node) -> None:
-    """A fault on the node of two of three pods. One ends by itself, one is deleted, and the third shows nothing."""
-    installed.create("/api/v1/namespaces", {"metadata": {"name": JOBS}})
-    for name, host in (("train-0", "n1"), ("train-1", "n2"), ("train-2", "n1")):
-        installed.create(f"/api/v1/namespaces/{JOBS}/pods", worker(name, host))
-    for name in ("train-0", "train-1", "train-2"):
-        until(lambda: phase(installed, name) == "Running", f"{name} runs")  # noqa: B023 - it is called at once
-    began = time.monotonic()
-    with broken(node):
-        until(lambda: UNHEALTHY in taints(node.object()), "the taint")
-        installed.kubectl("-n", JOBS, "exec", "train-0", "--", "touch", "/over")
-        until(lambda: phase(installed, "train-0") == "Failed", "it ended")
-        installed.kubectl("-n", JOBS, "delete", "pod", "train-2")
-    took = time.monotonic() - began
-    said = why(installed, "job/train", "-n", JOBS)
-    assert (said["quiet"], said["unknown"]) == (["n2"], {})
-    assert coincides(said, took) == {"train-0", "train-2"}
-    gone = why(installed, "train-2", "-n", JOBS)
-    assert gone["pods"][0]["is_gone"]
-    assert coincides(gone, took) == {"train-2"}
-
-    installed.kubectl("-n", JOBS, "delete", "pod", "train-0")
-    said = why(installed, "train-0", "-n", JOBS, code=3)
-    (pod,) = said["pods"]
-    assert (pod["node"], pod["is_gone"], pod["ended"]) == ("n1", True, None)
-    assert [(one["seconds"], one["words"]) for one in said["found"]] == [(None, "cni.binaries Missing ptp")]
-    installed.kubectl("delete", "namespace", JOBS)
-
-
-def worker(name: str, host: str) -> Object:
-    """A pod of the job `train` that ends with 1 once there is a file in it.
-
-    It has the host's network: the fault takes a CNI plugin away, without which the kubelet ends no other.
-    """
-    script = "until test -e /over; do sleep 0.2; done; exit 1"
-    main = {"name": "main", "image": BASE, "imagePullPolicy": "Never", "command": ["sh", "-c", script]}
-    spec = {"nodeName": host, "hostNetwork": True, "restartPolicy": "Never", "terminationGracePeriodSeconds": 1}
-    return {"metadata": {"name": name, "labels": {"job-name": "train"}}, "spec": spec | {"containers": [main]}}
-
-
-def phase(cluster: Cluster, name: str) -> str:
-    return str(cluster.call("GET", f"/api/v1/namespaces/{JOBS}/pods/{name}")[1]["status"].get("phase"))
-
-
-def coincides(said: Object, took: float) -> set[str]:
-    """The pods of which it names the fault of their node, no further from their end than the fault took."""
-    found = [one for one in said["found"] if one["words"].startswith("cni.binaries Missing")]
-    assert all(one["node"] == "n1" and abs(one["seconds"]) <= took + 1 for one in found), found
-    return {one["pod"] for one in found}
 
 
 def test_nothing_is_left_after_release_and_delete(installed: Cluster) -> None:
