@@ -48,7 +48,7 @@ def words() -> tuple[str, ...]:
         return (PROGRAM,)
     try:
         return of(held())
-    except (CannotStart, OSError) as reason:
+    except (CannotStart, OSError, subprocess.TimeoutExpired) as reason:
         say(f"lab: guests start programs half as fast, for there is no QEMU {WANTED}: {reason}")
         return (PROGRAM,)
 
