@@ -20,10 +20,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from nodeprep.repair.ansible import SETTINGS
+
 ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = ROOT / "playbooks"
 PLAY_SECONDS = 200  # ends a play that hangs; one takes two seconds, and twenty on a busy machine
-SETTINGS = "[defaults]\ninternal_poll_interval = 0.02\n"  # the remediator's: nodeprep.repair.ansible
 RECAP = re.compile(r"^localhost +: (.*)$", re.MULTILINE)
 CROSS = """\
 #!/bin/sh

@@ -89,10 +89,22 @@ def debootstrap_command(included: Sequence[str]) -> tuple[str, ...]:
 
     The mirror is the one this machine has for the suite, else debootstrap's own.
     """
-    form = "$(REPO_URI) $(CODENAME) $(COMPONENT)"
-    targets = output("apt-get", "indextargets", "--format", form, "Created-By: Packages").splitlines()
-    mirrors = [uri for uri, suite, component in map(str.split, targets) if (suite, component) == (SUITE, "main")]
-    return ("debootstrap", "--variant=minbase", f"--include={','.join(included)}", SUITE, *mirrors[:1])
+    own = (source,) if (source := mirror(SUITE)) else ()
+    return ("debootstrap", "--variant=minbase", f"--include={','.join(included)}", SUITE, *own)
+
+
+def mirror(suite: str = "") -> str:
+    """The URI of apt's first source of Debian's section main, of this suite if one is named; "" without such a source.
+
+    Raises:
+        CannotStart: apt cannot tell its sources.
+    """
+    form = "$(LABEL) $(CODENAME) $(COMPONENT) $(REPO_URI)"
+    targets = map(str.split, output("apt-get", "indextargets", "--format", form, "Created-By: Packages").splitlines())
+    for label, codename, component, uri in (words for words in targets if len(words) == 4):
+        if (label, component) == ("Debian", "main") and suite in {"", codename}:
+            return uri
+    return ""
 
 
 def build(base: Path, command: tuple[str, ...]) -> None:

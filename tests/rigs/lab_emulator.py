@@ -16,7 +16,7 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from tests.rigs import cache
+from tests.rigs import bare_debian, cache
 from tests.rigs.lab_initramfs import CannotStart, output
 from tests.rigs.progress import say
 
@@ -44,12 +44,13 @@ APT::Sandbox::User "root";
 @functools.cache
 def words() -> tuple[str, ...]:
     """The words that start QEMU. Without a newer one it is this machine's, and stderr says why guests are slower."""
-    if installed_version() >= WANTED:
+    if (here := installed_version()) >= WANTED:
         return (PROGRAM,)
     try:
         return of(held())
-    except (CannotStart, OSError, subprocess.TimeoutExpired) as reason:
-        say(f"lab: guests start programs half as fast, for there is no QEMU {WANTED}: {reason}")
+    except (CannotStart, bare_debian.CannotStart, OSError, subprocess.TimeoutExpired) as reason:
+        found = f"QEMU {here}" if here else "no QEMU"
+        say(f"lab: guests start programs half as fast: found {found}, wanted {WANTED}, and cannot have it: {reason}")
         return (PROGRAM,)
 
 
@@ -81,12 +82,15 @@ def of(root: Path) -> tuple[str, ...]:
 
 def build(root: Path) -> None:
     """Unpacks Debian 13's QEMU and all that it depends on, and tries it."""
+    source = bare_debian.mirror()
+    if not source:
+        raise CannotStart("lab: apt has no source of Debian's own packages; run: apt-get update")
     say(f"lab: fetching QEMU of Debian's {SUITE}, 38 MB: its guests start programs twice as fast")
     apt = root / "apt"
     for place in ("state/lists/partial", "cache/archives/partial"):
         (apt / place).mkdir(parents=True)
     (apt / "status").touch()
-    (apt / "sources.list").write_text(f"deb [signed-by={KEYRING}] {mirror()} {SUITE} main\n")
+    (apt / "sources.list").write_text(f"deb [signed-by={KEYRING}] {source} {SUITE} main\n")
     (apt / "apt.conf").write_text(APT.format(apt))
     # What is installed here does not count, for the empty `status` names nothing; and nothing is installed.
     for order in (("update",), ("install", "--yes", "--download-only", PACKAGE)):
@@ -99,20 +103,6 @@ def build(root: Path) -> None:
     said = subprocess.run((*of(root), "--version"), capture_output=True, text=True, check=False)
     if not re.search(rf"version {WANTED}\.", said.stdout):
         raise CannotStart(f"lab: QEMU of {SUITE} does not start here: {said.stderr.strip() or said.stdout.strip()}")
-
-
-def mirror() -> str:
-    """Where this machine has Debian's packages from.
-
-    Raises:
-        CannotStart: from nowhere.
-    """
-    form = "$(REPO_URI) $(LABEL) $(COMPONENT)"
-    targets = map(str.split, output("apt-get", "indextargets", "--format", form, "Created-By: Packages").splitlines())
-    for uri, label, component in (words for words in targets if len(words) == 3):
-        if (label, component) == ("Debian", "main"):
-            return uri
-    raise CannotStart("lab: apt has no source of Debian's own packages; run: apt-get update")
 
 
 if __name__ == "__main__":

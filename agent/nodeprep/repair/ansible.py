@@ -20,8 +20,8 @@ import ansible_runner
 TEXT = 4096  # characters kept of a message
 DIFF = 65536  # and of a diff
 POLL = 1  # seconds in which ansible-runner notices that a child has ended whose terminal somebody still holds
-# In which Ansible looks whether a task has ended. Its own 0.001 take 7 % of a processor all the time.
-LOOKS = 0.02  # seconds
+# Of Ansible itself. How often it looks whether a task has ended: its own 0.001 s take 7 % of a processor all the time.
+SETTINGS = "[defaults]\ninternal_poll_interval = 0.02\n"
 
 RESULTS = {
     "runner_on_ok": "ok",
@@ -116,7 +116,7 @@ def settings(private: Path) -> dict[str, str]:
 def prepare(order: Mapping[str, Any], private: Path) -> None:
     for directory in (Path(os.environ["TMPDIR"]), private / "runner"):
         directory.mkdir()
-    (private / "ansible.cfg").write_text(f"[defaults]\ninternal_poll_interval = {LOOKS}\n")
+    (private / "ansible.cfg").write_text(SETTINGS)
     host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     (private / "inventory.yml").write_text(json.dumps({"all": {"hosts": {"localhost": host}}}))
     (private / "variables.json").write_text(json.dumps(literal(order["variables"])))
