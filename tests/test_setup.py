@@ -129,7 +129,16 @@ def test_a_newer_python_of_another_name_is_found(tmp_path: Path) -> None:
     program(tmp_path / "python3", "echo 3.9; exit 1")
     program(tmp_path / "python3.13", "echo 3.13")
     path = f"{tmp_path}:{os.environ['PATH']}"
-    assert ran(CI / "python", PATH=path).stdout == "3.13\n"
+    newer_than_any = "99"
+    assert ran(CI / "python", newer_than_any, PATH=path).stdout == "3.13\n"
+
+
+def test_the_systems_python_comes_before_another_one(tmp_path: Path) -> None:
+    program(tmp_path / "python3", "echo of the PATH")
+    able = "import ensurepip, venv, sys; assert sys.version_info >= (3, 11); print(sys._base_executable)"
+    system = ran("/usr/bin/python3", "-c", able)
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    assert ran(CI / "python", PATH=path).stdout == (system.stdout if system.returncode == 0 else "of the PATH\n")
 
 
 @pytest.mark.parametrize(
