@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,15 @@ settings.load_profile("nodeprep")
 # emulated guests, clusters, images: several wait for each other
 RIGS = ("lab", "provision", "cluster", "kubernetes", "daemonset", "systems")
 HANGS = 1800  # seconds
+
+
+# Searches for cycles took a sixth of what the tests of values compute. What pytest has collected stays to the end:
+# 18,000 tests and all modules. So no search need go through it.
+gc.set_threshold(20_000, 20, 50)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
