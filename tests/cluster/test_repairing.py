@@ -67,7 +67,10 @@ def test_a_link_that_is_down_is_set_up_again(cluster: Cluster, repaired: Callabl
     assert one.outcomes() == ["released"]
     until(lambda: "helped" in one.note(), "it tells the others that it helped")
     told = [reason for reason, _ in one.told()]
-    assert (told[0], told[-1], set(told[1:-1])) == ("RepairPlanned", "RepairHelped", {"RepairStep"})
+    # A machine that is too busy to prove within 10 s that nobody uses the link puts the remedy off.
+    put_off = any(reason == "RepairRefused" and "no answer in" in message for reason, message in one.told())
+    again = {"RepairRefused", "RepairSuppressed", "RepairPlanned"} if put_off else set()
+    assert (told[0], told[-1], set(told[1:-1]) - again) == ("RepairPlanned", "RepairHelped", {"RepairStep"})
 
 
 def test_a_play_that_lies_is_tried_three_times_later_and_later(repaired: Callable[..., Repaired]) -> None:

@@ -95,7 +95,8 @@ def unpacked(archive: Path, target: Path) -> Path:
     files = blobs(archive)
     for layer in parts(files)[0]["layers"]:
         with tarfile.open(fileobj=io.BytesIO(blob(files, layer)), mode="r:gz") as opened:
-            opened.extractall(target, filter="fully_trusted")
+            opened.extraction_filter = lambda member, _: member  # an argument for it is newer than Debian 12's Python
+            opened.extractall(target)
     return target
 
 
