@@ -111,6 +111,8 @@ def test_the_plugin_gives_the_device_to_those_who_ask_for_it(guest: Guest) -> No
     pod(guest, "trainer", SLEEP, image=rdma_plugin.IMAGE, hca=1)
     assert {"rdma_cm", "uverbs0"} <= set(inside(guest, "trainer", "ls", "/dev/infiniband").split())
     assert "PORT_ACTIVE" in inside(guest, "trainer", "ibv_devinfo", "-d", RDMA_DEVICE)
+    names = inside(guest, "trainer", "cat", f"/{rdma_plugin.PCI_NAMES}") + "\n"
+    assert names == rdma_plugin.short(names), "the plugin parses more at each look than a guest has"
     pod(guest, "other", SLEEP, image=rdma_plugin.IMAGE)
     assert inside(guest, "other", "sh", "-c", "ls /dev/infiniband 2>/dev/null; ibv_devinfo 2>&1; true") == (
         "No IB devices found"

@@ -44,8 +44,8 @@ INTERVAL = 5  # seconds between two of the plugin's looks at its devices
 PCI_VIEW = "/var/lib/nodeprep-rig/pci-devices"
 
 # pci.ids: the plugin wants the list of PCI names, and fetches it from the Internet if it is missing. It parses the list
-# anew at each look: 36,000 lines took a quarter of a guest's processor. So it has only what a guest has.
-NAMES = "usr/share/misc/pci.ids"
+# anew at each look: 36,000 lines took a quarter of a guest's processor. So the image's list has only what a guest has.
+PCI_NAMES = "usr/share/misc/pci.ids"
 NAMED = ("1af4", "1b36", "8086", "C 02")  # virtio, QEMU's ports, its chipset; the class of networks
 PACKAGES = (
     "busybox-static",
@@ -123,8 +123,8 @@ def build(go: str, target: Path) -> None:
         go_module.output("dpkg", "-x", str(package), str(root))
     for directory in KEPT_OUT:
         shutil.rmtree(root / directory, ignore_errors=True)
-    names = (root / NAMES).read_text()
-    (root / NAMES).write_text("".join(f"{of(one, names)}\n" for one in NAMED))
+    names = root / PCI_NAMES
+    names.write_text(short(names.read_text()))
     busybox = root / "bin/busybox"
     for applet in go_module.output(str(busybox), "--list").split():
         if not (root / "bin" / applet).exists():  # among them busybox itself
@@ -138,11 +138,16 @@ def build(go: str, target: Path) -> None:
     shutil.rmtree(packages)
 
 
-def of(one: str, names: str) -> str:
-    """The lines about a vendor or a class, and all below it, in the text of a pci.ids."""
-    found = re.search(rf"^{one}  .*(?:\n\t.*)*", names, re.MULTILINE)
-    assert found, f"pci.ids has no {one}"
-    return found[0]
+def short(names: str) -> str:
+    """The text of a pci.ids with the vendors and classes of NAMED alone, and all that stands below them.
+
+    Raises:
+        CannotStart: it lacks one of them.
+    """
+    found = {one: re.search(rf"^{one}  .*\n(?:\t.*\n)*", names, re.MULTILINE) for one in NAMED}
+    if missing := [one for one, lines in found.items() if lines is None]:
+        raise CannotStart(f"rdma_plugin: {PCI_NAMES}: found no line for {', '.join(missing)}, wanted one for each")
+    return "".join(lines[0] for lines in found.values() if lines)
 
 
 def main() -> int:
