@@ -81,6 +81,13 @@ def test_the_node_is_a_machine_of_its_own(guest: Guest) -> None:
     assert locked == ["unlimited", "unlimited", "bytes"]
 
 
+@pytest.mark.parametrize("program", ["containerd", "kubelet", rdma_plugin.PROGRAM])
+def test_its_programs_seldom_wake_only_to_look(guest: Guest, program: str) -> None:
+    """Each wake is a switch of processes, which costs an emulated processor its translated blocks. Children inherit."""
+    (slack,) = set(guest.run("sh", "-c", f"cat /proc/$(pidof -s {program})/timerslack_ns").split())
+    assert int(slack) == 4_000_000
+
+
 def test_a_pod_sees_the_link_of_the_guests_kernel(guest: Guest) -> None:
     pod(guest, "looker", SLEEP)
     assert inside(guest, "looker", "cat", f"{RDMA_PORT}/state") == "4: ACTIVE"

@@ -30,6 +30,9 @@ own='run etc/kubernetes etc/cni/net.d opt/cni/bin var/lib/kubelet var/lib/contai
 export PATH="$tools/root/usr/bin:$tools/root/usr/sbin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 export GOGC=400 # as for the servers in cluster.py: containerd and the kubelet collect garbage less often
+# Go's scheduler naps for 20 us at a time, in each program: in a guest these naps made most of the switches of processes.
+# A timer may be late by 4 ms. Children inherit it, so containers have it too (ADR 0024).
+echo 4000000 >"/proc/$$/timerslack_ns"
 
 mount --make-rshared / # pods may ask for propagation; it ends at this namespace
 for directory in $own; do mkdir -p "$tree/$directory"; done
