@@ -14,6 +14,7 @@ from tests.provision import roce_node
 from tests.provision.roce_node import DEVICE, NOTHING_TO_DO, PROFILE, check, nodeprep, put, said
 from tests.rigs import packet_record
 from tests.rigs.systemd_guest import FRONT_END, SystemdGuest
+from tests.rigs.waiting import until
 
 SETTING = "net.ipv4.conf.all.arp_ignore"
 PROVISION = ("nodeprep", "provision", "--profile", PROFILE, "--yes")
@@ -38,9 +39,9 @@ def test_a_node_from_zero_is_ready_by_one_command(guest: SystemdGuest, tmp_path:
     sent = tmp_path / "sent"
     with packet_record.recorded(guest, FRONT_END, sent):
         done = nodeprep(guest, *PROVISION[1:])
-        assert packet_record.destinations(sent, FRONT_END.network) == set()
-        guest.run(("python3", "-c", SEND))
-        assert packet_record.destinations(sent, FRONT_END.network) == {OUTSIDE}, "the record misses packets"
+        guest.run(("python3", "-c", SEND))  # last, so that with it the record has all packets before it
+        until(lambda: OUTSIDE in packet_record.destinations(sent, FRONT_END.network), "the record has what was sent")
+    assert packet_record.destinations(sent, FRONT_END.network) == {OUTSIDE}, "what else went outside"
     print(done.text)
     assert done.returncode == 0, said(done)
     assert "\nREADY" in done.text
