@@ -463,6 +463,14 @@ def test_ansible_seldom_looks_whether_a_task_has_ended(tmp_path: Path) -> None:
     assert 0 < int(out.read_text()) < 3 * 350
 
 
+def test_a_module_goes_to_python_without_a_file(tmp_path: Path) -> None:
+    """As a file it needs a directory, a removal, and four processes more for each task."""
+    out = tmp_path / "out"
+    task = shell(f'cd "$TMPDIR/.."; find . -name "AnsiballZ*" >{out}; find . -name order.json >>{out}')
+    assert playbook_run.run(PlaybookRun(playbook(tmp_path, task), PLENTY)).end is RunEnd.DONE
+    assert out.read_text().splitlines() == ["./order.json"]
+
+
 class TestNobodyElseHasASay:
     def test_private_files_are_removed(self, tmp_path: Path) -> None:
         out = tmp_path / "out"
