@@ -13,7 +13,8 @@ from tests.rigs.absent import cannot_start
 from tests.rigs.cluster import Cluster
 from tests.rigs.guest import Guest
 
-REPAIRED = ("test_remediator_guest", "test_repair_drills")  # modules whose guest has a remediator
+DRILLS = "test_repair_drills"  # the module that is alone on its machine: a proof, and no part of `make test`
+REPAIRED = ("test_remediator_guest", DRILLS)  # modules whose guest has a remediator
 RELEASE = "test_a_release_whose_port_state_always_fails"  # the one test that wants a failing image on the guest
 
 
@@ -30,7 +31,7 @@ def new_guest(request: pytest.FixtureRequest) -> Iterator[Guest]:
     kinds = ["good"]
     kinds += ["failing"] if any(test.name == RELEASE for test in tests) else []
     kinds += ["repair"] if any(test.path.stem in REPAIRED for test in tests) else []
-    with started.guest(kinds) as guest:
+    with started.guest(kinds, 2 if any(test.path.stem == DRILLS for test in tests) else 1) as guest:
         yield guest
 
 

@@ -73,6 +73,7 @@ class Guest:
         labels: with which it registers.
         images: OCI archives; its kubelet knows their images from the start.
         number: the last part of its address; two guests of a cluster need two.
+        processors: two for a guest that is alone on this machine (tests/rigs/lab_qemu.py).
 
     Raises:
         CannotStart: a program or a package is missing, or this machine does not let us.
@@ -87,8 +88,10 @@ class Guest:
         *,
         images: Sequence[Path] = (),
         number: int = 201,
+        processors: int = 1,
     ) -> None:
         self.name = name
+        self._processors = processors
         self.address = cluster_node.address(number)
         self.boot_id = ""
         self.cluster = cluster
@@ -123,7 +126,7 @@ class Guest:
         """Boots it. From the second time on it is a reboot. `wait_ready` returns when its kubelet is back."""
         assert self._node is None, f"{self.name} runs"
         forward = f"{self.address}:{KUBELET_PORT}-{FRONT_END.address.partition('/')[0]}:{KUBELET_PORT}"
-        machine = Machine(MEMORY, self._disk, self.cluster.inside(), (forward,))
+        machine = Machine(MEMORY, self._disk, self.cluster.inside(), (forward,), self._processors)
         self.lab = lab.Guest.start(deny=(), machine=machine)
         words = {"name": self.name, "address": self.address, "files": self._files, "tree": TREE}
         rail = f"/sys/bus/pci/devices/{RAIL.bdf}"

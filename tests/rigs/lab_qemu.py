@@ -38,12 +38,14 @@ class Machine:
         enter: the words before QEMU's that enter a network namespace. The front end then reaches the servers there.
             Without them it reaches nothing.
         forwards: "address:port-address:port" pairs, of that namespace and of the front end, for incoming TCP.
+        processors: emulated ones, see `board`.
     """
 
     memory: int = 2048
     disk: Path | None = None
     enter: tuple[str, ...] = ()
     forwards: tuple[str, ...] = ()
+    processors: int = 1
 
 
 def start(image: Image, machine: Machine, sockets: Mapping[str, int]) -> subprocess.Popen[bytes]:
@@ -88,7 +90,7 @@ def command(image: Image, machine: Machine, sockets: Mapping[str, int]) -> tuple
     """The lab's machine: this machine's root and the kernel's modules over 9p. A reboot is its end."""
     told = {"LAB_IMAGE": image.directory, "LAB_PYTHON": sys.executable, "LAB_AGENT": lab_agent.__file__}
     for_init = ("panic=-1", *(f'"{name}={value}"' for name, value in told.items()))
-    words = [*board(machine.memory, machine.enter), "-no-reboot", *kernel(image.kernel, image.initramfs, for_init)]
+    words = [*board(machine), "-no-reboot", *kernel(image.kernel, image.initramfs, for_init)]
     words += streams(sockets)
     for tag, path in (("root", Path("/")), ("modules", image.modules)):
         words += share(tag, path)
@@ -98,15 +100,16 @@ def command(image: Image, machine: Machine, sockets: Mapping[str, int]) -> tuple
     return tuple(words)
 
 
-def board(memory: int, enter: Sequence[str] = ()) -> list[str]:
+def board(machine: Machine) -> list[str]:
     """A q35 machine in software emulation: KVM in a virtual machine hangs before or during the guest's boot.
 
     It has one CPU, because two wait for each other if the host's cores are busy. Boot, one Python and ten programs took
-    14 s of CPU with one and 27 to 40 s with two, on two shared cores.
+    14 s of CPU with one and 27 to 40 s with two, on two shared cores. A node that is alone on this machine has two: the
+    play of `link_up` took 47 s instead of 58.
     """
-    words = ["setpriv", "--pdeathsig", "KILL", *enter, *lab_emulator.words(), "-nodefaults", "-no-user-config"]
+    words = ["setpriv", "--pdeathsig", "KILL", *machine.enter, *lab_emulator.words(), "-nodefaults", "-no-user-config"]
     words += ["-display", "none", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", MODEL]
-    return [*words, "-smp", "1", "-m", str(memory)]
+    return [*words, "-smp", str(machine.processors), "-m", str(machine.memory)]
 
 
 def kernel(image: Path, initramfs: Path, words: Sequence[str] = ()) -> list[str]:

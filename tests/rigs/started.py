@@ -38,16 +38,19 @@ def _cluster(nodes: int) -> Iterator[Cluster]:
         yield made
 
 
-def guest(kinds: Sequence[str]) -> AbstractContextManager[Guest]:
+def guest(kinds: Sequence[str], processors: int = 1) -> AbstractContextManager[Guest]:
     """A node that just registered in a cluster of its own: no agent, no plugin.
 
     On its disk are the images of the plugin and of these kinds of nodeprep (tests/rigs/images.py).
     """
-    return or_absent(_guest(kinds))
+    return or_absent(_guest(kinds, processors))
 
 
 @contextmanager
-def _guest(kinds: Sequence[str]) -> Iterator[Guest]:
+def _guest(kinds: Sequence[str], processors: int) -> Iterator[Guest]:
     archives = [rdma_plugin.image(), *map(images.archive, kinds)]
-    with Cluster(controllers=True) as made, Guest(made, "guest", taints=[BOOTSTRAP], images=archives) as there:
+    with (
+        Cluster(controllers=True) as made,
+        Guest(made, "guest", taints=[BOOTSTRAP], images=archives, processors=processors) as there,
+    ):
         yield there

@@ -208,7 +208,7 @@ def command(
     disk: Disk, packages: Path, sockets: Mapping[str, int], machine: Machine, shares: Mapping[str, Path]
 ) -> tuple[str, ...]:
     """A machine with a disk, two rails, a front end, and two shares and more. It may reboot."""
-    words = [*lab_qemu.board(machine.memory, machine.enter), *lab_qemu.kernel(disk.kernel, disk.initramfs, PATIENT)]
+    words = [*lab_qemu.board(machine), *lab_qemu.kernel(disk.kernel, disk.initramfs, PATIENT)]
     words += lab_qemu.streams(sockets)
     words += lab_qemu.share("checkout", REPOSITORY) + lab_qemu.share("site", packages)
     for tag, path in shares.items():
