@@ -113,7 +113,7 @@ def settings(private: Path) -> dict[str, str]:
         "ANSIBLE_INVENTORY_ENABLED": "yaml",
         "ANSIBLE_GATHERING": "explicit",
         "ANSIBLE_NOCOLOR": "true",
-        "ANSIBLE_PIPELINING": "true",  # a module goes to Python's stdin: no file, no directory, four processes fewer
+        "ANSIBLE_PIPELINING": "true",  # a module goes to Python's stdin, and not into a file that programs make
     }
 
 
