@@ -246,6 +246,10 @@ def watched(cluster: Cluster, nodes: Sequence[Node] = ()) -> Iterator[Watched]:
     command = (cluster.directory / "bin/kubectl", *words)
     environment = {**os.environ, **cluster.environment()}
     wanted = [node.path(f"/run/nodeprep/{name}") for node in nodes for name in gates(node)]
+    there = set(cluster.kubectl("get", "nodes", "--output", "name").split())  # a test may have deleted one
+
+    def shown() -> bool:
+        return there <= {f"node/{node['metadata']['name']}" for _, node in seen.nodes}
 
     def look() -> None:
         while not over.wait(0.02):
@@ -257,7 +261,7 @@ def watched(cluster: Cluster, nodes: Sequence[Node] = ()) -> Iterator[Watched]:
         for one in threads:
             one.start()
         try:
-            until(lambda: len(seen.nodes) >= len(cluster.nodes), "the watch shows every Node")
+            until(shown, "the watch shows every Node")
             yield seen
         finally:
             over.set()
