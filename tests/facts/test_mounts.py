@@ -162,11 +162,16 @@ def test_this_machine() -> None:
 
 # File systems that hang
 
+# A busy machine may end a killed child later than the look; the next look takes note of that.
 LOOK = """
 import json, os, sys, time
 from pathlib import Path
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.machine.mounts import observe
+
+def hanging():
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [child for child in children if "State:\\tZ" not in Path(f"/proc/{child}/status").read_text()]
 
 host, here, looks = Host(), os.environ["MOUNTS"], []
 for look in range(2):
@@ -174,8 +179,10 @@ for look in range(2):
     mounts = observe(host).mounts
     took = time.monotonic() - started
     answers = {mount.point.rpartition("/")[2]: mount.answer for mount in mounts if mount.point.startswith(here)}
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    looks.append({"took": took, "answers": answers, "children": len(children)})
+    patience = time.monotonic() + 30
+    while hanging() and time.monotonic() < patience:
+        time.sleep(0.05)
+    looks.append({"took": took, "answers": answers, "hanging": hanging()})
 print(json.dumps(looks), flush=True)
 """
 
@@ -198,4 +205,4 @@ def test_many_hung_mounts_cost_one_deadline_and_nothing_is_left_hanging() -> Non
         }
         assert look["answers"] == hung | {"gone": "Transport endpoint is not connected"}
         assert STATVFS_TIMEOUT_SECONDS <= look["took"] < hung_mounts.HUNG * STATVFS_TIMEOUT_SECONDS
-        assert look["children"] == 0
+        assert look["hanging"] == []
