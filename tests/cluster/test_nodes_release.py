@@ -236,10 +236,11 @@ def test_it_proves_itself_by_the_names_that_it_cleaned_by(fleet: Cluster, proxie
     seen: list[str] = []
 
     def writes_back(exchange: Exchange) -> None:
-        passes(exchange)
+        reply = exchange.passed_on()
         if not seen:
             seen.append(exchange.path)
             assert fleet.call("PATCH", f"{NODES}/one", {"spec": {"taints": [taint]}})[0] == 200
+        exchange.answer(reply)  # not sooner: with it the program goes on to look whether something came back
 
     proxy.rule(writes_back, "PATCH", f"{NODES}/one/status")
     done = nodes(fleet, "release", "--all", file=file)
