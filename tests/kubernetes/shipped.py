@@ -7,9 +7,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 from typing import IO, Any
@@ -237,19 +238,32 @@ class Watched:
     def tainted(self) -> set[str]:
         return {node["metadata"]["name"] for _, node in self.nodes if UNHEALTHY in taints(node)}
 
+    def is_up_to(self, versions: Mapping[str, int]) -> bool:
+        """Whether each of these Nodes was seen with this resource version or a newer one."""
+        newest = {one["metadata"]["name"]: _version(one) for _, one in self.nodes}
+        return all(newest.get(name, -1) >= version for name, version in versions.items())
+
+
+def _version(one: Object) -> int:
+    return int(one["metadata"]["resourceVersion"])
+
+
+def _versions(cluster: Cluster) -> dict[str, int]:
+    nodes = json.loads(cluster.kubectl("get", "nodes", "--output", "json"))["items"]
+    return {node["metadata"]["name"]: _version(node) for node in nodes}
+
 
 @contextmanager
 def watched(cluster: Cluster, nodes: Sequence[Node] = ()) -> Iterator[Watched]:
-    """Watches all Nodes, every change of them, and fifty times a second the gates of `nodes` that are open now."""
+    """Watches all Nodes, every change of them, and fifty times a second the gates of `nodes` that are open now.
+
+    At its end the watch has shown each Node as it is then.
+    """
     seen, over = Watched(), Event()
     words = ("get", "nodes", "--watch", "--output", "json")
     command = (cluster.directory / "bin/kubectl", *words)
     environment = {**os.environ, **cluster.environment()}
     wanted = [node.path(f"/run/nodeprep/{name}") for node in nodes for name in gates(node)]
-    there = set(cluster.kubectl("get", "nodes", "--output", "name").split())  # a test may have deleted one
-
-    def shown() -> bool:
-        return there <= {f"node/{node['metadata']['name']}" for _, node in seen.nodes}
 
     def look() -> None:
         while not over.wait(0.02):
@@ -261,8 +275,10 @@ def watched(cluster: Cluster, nodes: Sequence[Node] = ()) -> Iterator[Watched]:
         for one in threads:
             one.start()
         try:
-            until(shown, "the watch shows every Node")
+            until(partial(seen.is_up_to, _versions(cluster)), "the watch shows every Node")
             yield seen
+            # On a busy machine it tells late what a GET has shown long ago.
+            until(partial(seen.is_up_to, _versions(cluster)), "the watch shows every Node as it is now")
         finally:
             over.set()
             watch.kill()
