@@ -90,7 +90,7 @@ def _alerts() -> Iterator[str]:
     """What an alert says stands there with the names of labels in place of their values."""
     for group in yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]:
         for rule in group["rules"]:
-            said = re.sub(r"\{\{ \$(?:labels\.)?(\w+)[^}]*\}\}", r"*\1*", rule["annotations"]["summary"])
+            said = re.sub(r"\{\{ (?:or )?\$(?:labels\.)?(\w+)[^}]*\}\}", r"*\1*", rule["annotations"]["summary"])
             # Without `for`, the expression looks back itself.
             after = rule.get("for") or re.findall(r"\[(\w+)\]", rule["expr"])[-1]
             yield f"| `{rule['alert']}` | {rule['labels']['severity']} | {after} | {said} |"

@@ -175,6 +175,7 @@ def _expected(one: Firing, rule: dict[str, Any]) -> dict[str, Any]:
 
     def filled(template: str) -> str:
         text = re.sub(r"\{\{ \$value[^}]*\}\}", one.value, template)
+        text = text.replace("{{ or $labels.node $labels.instance }}", labels.get("node") or labels.get("instance", ""))
         return re.sub(r"\{\{ \$labels\.(\w+) \}\}", lambda found: labels.get(found[1], ""), text)
 
     annotations = {name: filled(text) for name, text in rule["annotations"].items()}

@@ -598,6 +598,20 @@ def test_an_alert_asks_for_series_and_labels_that_there_are(name: str) -> None:
     assert shown <= set.union(added, *(known[metric] for metric, _ in asked if metric in known))
 
 
+def test_a_summary_names_the_node_or_the_address_where_a_scrape_adds_no_node(tmp_path: Path) -> None:
+    assert not [name for name, rule in RULES.items() if "{{ $labels.instance }}" in rule["annotations"]["summary"]]
+    for is_added, named in ((True, "b"), (False, "b:9842")):
+        told = the_agent_is_gone()
+        for node in told.nodes:
+            assert node.labels["node"] == node.name
+            if not is_added:
+                del node.labels["node"]
+        asked = told.test(RULES)
+        summaries = {one["exp_annotations"]["summary"] for at in asked["alert_rule_test"] for one in at["exp_alerts"]}
+        assert summaries == {f"{named}: no nodeprep agent answers"}
+        by_promtool(tmp_path, asked)
+
+
 def test_each_runbook_is_that_of_its_alert_and_of_this_version() -> None:
     for name, rule in RULES.items():
         page = f"/v{__version__}/docs/runbooks/alerts/{name}.md"
