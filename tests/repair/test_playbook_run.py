@@ -471,6 +471,17 @@ def test_a_module_goes_to_python_without_a_file(tmp_path: Path) -> None:
     assert out.read_text().splitlines() == ["./order.json"]
 
 
+def test_ansible_does_not_search_for_cycles(tmp_path: Path) -> None:
+    """An eighth of what a play computes in an emulated guest. A filter beside the playbook runs in Ansible itself."""
+    out = tmp_path / "out"
+    (tmp_path / "filter_plugins").mkdir()
+    source = "import gc\nclass FilterModule:\n    filters = lambda self: {'searches': lambda _: gc.isenabled()}\n"
+    (tmp_path / "filter_plugins" / "collector.py").write_text(source)
+    play = playbook(tmp_path, write(out, "{{ 'it' | searches }}"))
+    assert playbook_run.run(PlaybookRun(play, PLENTY)).end is RunEnd.DONE
+    assert out.read_text() == "False"
+
+
 class TestNobodyElseHasASay:
     def test_private_files_are_removed(self, tmp_path: Path) -> None:
         out = tmp_path / "out"
