@@ -214,6 +214,12 @@ FAULTS = (
         "",
     ),
     Planted(
+        "what a new version finds first on an open node is mended",
+        "decide/rule_change.py",
+        '"" if doubt == RuleChange.CONFIGURATION else doubt',
+        '""',
+    ),
+    Planted(
         "a start asks to run once more",
         "decide/attempt_steps.py",
         "AttemptStep.ASKED if step is AttemptStep.LEDGER else step",

@@ -50,7 +50,8 @@ class Case(Value):
     look that convicted it began, None until there is one. `latched` since `latched_at` says why only a human, a new
     boot or a new probe of the device frees it. `flaps` are the times of its releases. Until `deferred_until`, a
     conviction that only a new version or configuration sees does not close the gate; `deferred_by` says which of both
-    is new (a word of `rule_change.RuleChange`, as text). `reason`, `message`, `observed`, `remedy`,
+    is new (a word of `rule_change.RuleChange`, as text). With `deferred_by` alone it closes the gate, and nobody knows
+    whether the node changed or the new version sees wrong. `reason`, `message`, `observed`, `remedy`,
     `lack` and `follows` are those of the last failure.
     """
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from math import ceil
 from pathlib import Path
 
 import pytest
 
 import nodeprep
+from nodeprep.decide.rule_change import RULE_HOLD_SECONDS
 from tests.cluster import release_tree, repaired_node
 from tests.cluster.published_node import UNHEALTHY
 from tests.cluster.repaired_node import Repaired
@@ -25,6 +27,7 @@ from tests.rigs.waiting import until
 VERSION = nodeprep.__version__
 NEXT = f"{VERSION}+next"
 ASKED_AGAIN_SECONDS = 61  # a little more than until the remediator is asked again that was of another version
+NO_DOUBT_SECONDS = ceil(RULE_HOLD_SECONDS) + 1
 CONFIGURATION = repaired_node.configuration(more="repair: {tries: 10, deadline: {safe: 600}}\n")
 Replace = Callable[[Repaired, Path | None], None]
 # Either has a newer agent beside an older remediator at one time, and the reverse at another.
@@ -91,6 +94,7 @@ def test_a_pair_of_two_versions_begins_nothing_and_ends_what_it_began(
             if first is Repaired.replace_remediator:
                 one.up()  # its play ended with it
             until(partial(has_helped, one, runs), "what began before is judged")
+            one.leap(NO_DOUBT_SECONDS)  # a fault right after another agent might be that agent's
             one.waits(waits=True)
             one.down()
             until(lambda: one.suppressed() == {"eni.up": "remediator"}, "nothing begins")

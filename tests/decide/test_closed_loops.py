@@ -369,6 +369,21 @@ def test_10_what_only_new_rules_see_is_never_mended(version: str, configuration:
     assert [one.reason for one in choice.suppressed] == [SuppressionReason.DISPUTED]
 
 
+def test_10_a_version_that_reads_another_value_mends_nothing_where_it_is_the_first() -> None:
+    """Guard: `rule_change.deferred` keeps the doubt. A rollout replaces one node, so no fault is that of many."""
+    state = gate_readiness.state_at_start(None, BOOT, "uid-1", 0.0)
+    state = replace(state, version="1.0", configuration="A")
+    good = tuple(finding(one, Status.OK, observed="same") for one in KNOWN)
+    for at in (10.0, 30.0, 50.0):
+        state = look(state, at, *good)
+    state = rule_change.after_rule_change(state, "2.0", "A", 60.0)
+    for at in (61.0, 62.0, 63.0, 700.0):
+        state = look(state, at, finding(PORT, observed="another", remedy=LINK_UP), *good[1:])
+    assert (state.state, state.since) == (NodeState.UNHEALTHY, 62.0)
+    choice = repair_choice.choose(state, terms(9999.0, checks=KNOWN, gates=tuple(KNOWN)))
+    assert [one.reason for one in choice.suppressed] == [SuppressionReason.DISPUTED]
+
+
 # 11. The remediator must run where all is broken.
 
 

@@ -53,6 +53,7 @@ ROWS: list[tuple[AgentState, dict[str, Any], SuppressionReason | None, str]] = [
     (unhealthy(wrong(Remedy("erdma_install"))), {}, R.NOT_BUILT, "mirror of the driver's packages"),
     (unhealthy(wrong(Remedy("no_such"))), {}, R.NOT_BUILT, "this installation has no such remedy"),
     (unhealthy(wrong(deferred_until=NOW - 1)), {}, R.DISPUTED, "only this version takes it for a fault: a human says"),
+    (unhealthy(wrong(deferred_by="version")), {}, R.DISPUTED, "right after another version, which may see wrong"),
     (unhealthy(wrong(opened_at=NOW - 50)), {"drill": DRILL}, R.DRILL, "drill link-down of eth2 made this fault"),
     (unhealthy(wrong(opened_at=NOW - 900)), {"drill": DRILL}, None, ""),
     (unhealthy(wrong(Remedy("reboot"))), {}, R.CLASS, "class S4"),

@@ -136,7 +136,36 @@ def test_is_spared(memory: dict[str, Any], held: dict[str, Any], until: float | 
     usual: dict[str, Any] = {"check_id": "port.state", "observed": "4", "opened_at": 60.0, "convicted_at": 61.0}
     failed = case(**(usual | held))
     after = rule_change.deferred(rules, None, failed, NO_JUDGEMENT, 61.0)
-    assert (after.deferred_until, after.deferred_by) == (until, rules.rule_change if until else "")
+    assert after.deferred_until == until
+    assert after.deferred_by == rules.rule_change or not until
+
+
+DOUBTED = [
+    # what changed, the state, what is seen where "4" passed, when it came, whether the new version may see wrong
+    ("version", NodeState.READY, "5", 60.0, True),
+    ("version and configuration", NodeState.READY, "5", 649.0, True),
+    ("version", NodeState.READY, "5", 650.0, False),
+    ("version", NodeState.READY, "5", 49.0, False),
+    ("version", NodeState.UNHEALTHY, "5", 60.0, False),
+    ("version", NodeState.BOOTSTRAP, "5", 60.0, False),  # after a human's reset, too
+    ("configuration", NodeState.READY, "5", 60.0, False),  # the former configuration was asked
+]
+
+
+@pytest.mark.parametrize(("change", "state", "observed", "opened_at", "is_doubted"), DOUBTED)
+def test_what_another_version_finds_on_an_open_gate_may_be_its_own_fault(
+    change: str, state: NodeState, observed: str, opened_at: float, *, is_doubted: bool
+) -> None:
+    """It closes the gate, and stays so over later looks, also when the gate has closed."""
+    rules = agent_state(former_passed={KEY: "4"}, rules_changed_at=50.0, rule_change=change, state=state)
+    seen = case(observed=observed, opened_at=opened_at, convicted_at=None)
+    first = rule_change.deferred(rules, None, seen, TOO, opened_at)
+    assert (first.deferred_until, first.deferred_by) == (None, change if is_doubted else "")
+    closed = replace(rules, state=NodeState.UNHEALTHY)
+    later = rule_change.deferred(closed, first, replace(first, convicted_at=700.0), TOO, 700.0)
+    assert later.deferred_by == first.deferred_by
+    again = rule_change.deferred(closed, later, replace(seen, opened_at=9000.0, convicted_at=9000.0), TOO, 9000.0)
+    assert not again.deferred_by
 
 
 def test_the_hold_is_ten_minutes() -> None:

@@ -158,10 +158,12 @@ def _not_built(remedy: Remedy, header: RemedyHeader | None) -> str:
 
 def _disputed(case: Case) -> str:
     """New rules may be wrong, and on a thousand nodes at once. A human says which of the two are right."""
-    if case.deferred_until is None:
-        return ""
     rules = RuleChange.of(case.deferred_by)
-    return f"only this {rules} takes it for a fault: a human says which {rules} is right (docs/upgrade.md)"
+    if case.deferred_until is not None:
+        return f"only this {rules} takes it for a fault: a human says which {rules} is right (docs/upgrade.md)"
+    if not case.deferred_by:
+        return ""
+    return f"it came right after another {rules}, which may see wrong: look, then nodeprep nodes reset NODE, or go back"
 
 
 def _drill(case: Case, terms: RepairTerms) -> str:

@@ -142,6 +142,9 @@ def deferred(agent_state: AgentState, before: Case | None, after: Case, former: 
 
     `before` is the same case before that look, None for a new one. A hold begins with the first rules that made the
     verdict. It ends at once if the former rules find the fault too: then the node itself changed.
+
+    A case that another version found on an open gate at another value is not held. Whether the node changed or the
+    version sees wrong, nobody can tell: `deferred_by` keeps that, and a remedy waits for a human.
     """
     if before is not None and before.convicted and before.deferred_until is None:
         return after
@@ -151,7 +154,8 @@ def deferred(agent_state: AgentState, before: Case | None, after: Case, former: 
     is_late = until is not None and after.convicted_at is not None and after.convicted_at >= until
     is_own = until is not None and now < until and not _is_of_rules(agent_state, after, RuleChange.of(change), former)
     if until is None or is_late or is_own:
-        return replace(after, deferred_until=None, deferred_by="")
+        doubt = change or (before.deferred_by if before is not None and before.opened_at == after.opened_at else "")
+        return replace(after, deferred_until=None, deferred_by="" if doubt == RuleChange.CONFIGURATION else doubt)
     return replace(after, deferred_until=until, deferred_by=change)
 
 
