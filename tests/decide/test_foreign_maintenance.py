@@ -9,7 +9,7 @@ import pytest
 from nodeprep.decide import driver_owner, foreign_maintenance, pod_requests
 from nodeprep.decide.driver_owner import DriverFamily
 from nodeprep.decide.remedy_header import Idle
-from nodeprep.facts.kubernetes.cluster import Owner, Pod
+from nodeprep.facts.kubernetes.cluster import MULTUS, Owner, Pod
 from nodeprep.model import Unreadable, Why
 from tests import cluster_values
 from tests.repair_values import node
@@ -114,10 +114,12 @@ ASKED: list[tuple[Idle, tuple[Pod, ...], str]] = [
     # bound and not started: no process of it shows yet what it opens
     (Idle.RDMA, (pod(phase="Pending"),), ""),
     (Idle.RDMA, (pod(phase="Pending", host_network=True),), "(the host's network, not started yet)"),
-    (Idle.NETDEV, (pod(phase="Pending", writes=("/dev/infiniband",)),), "(/dev/infiniband, not started yet)"),
-    (Idle.NETDEV, (pod(phase="Pending", writes=("/",)),), "(/, not started yet)"),
+    (Idle.NETDEV, (pod(phase="Pending", devices=("/dev/infiniband",)),), "(/dev/infiniband, not started yet)"),
+    (Idle.RDMA, (pod(phase="Pending", devices=("privileged", "/")),), "(privileged, not started yet, /, not started"),
     (Idle.NETDEV, (pod(phase="Pending", writes=("/devices", "/data")),), ""),
-    (Idle.RDMA, (pod(phase="Running", host_network=True, writes=("/dev/infiniband",)),), ""),  # its processes tell
+    (Idle.RDMA, (pod(phase="Running", host_network=True, devices=("/dev/infiniband",)),), ""),  # its processes tell
+    (Idle.NETDEV, (pod(annotations={MULTUS: ""}),), "(networks by Multus)"),
+    (Idle.NETDEV, (pod(annotations={MULTUS: ""}, phase="Failed"),), ""),
     (Idle.RDMA, (pod(phase="Pending", host_network=True, owner=PLUGINS),), ""),  # it may wait for our gate
     (Idle.NOTHING, (pod(phase="Pending", host_network=True),), ""),
     (Idle.NOTHING, (pod(requests={"rdma/hca": 1}),), ""),

@@ -13,7 +13,7 @@ from nodeprep.doors.kube.reader import ApiAccess
 from nodeprep.doors.kube.requests import Peer
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.kubernetes import cluster_objects, cluster_records, cluster_requests
-from nodeprep.facts.kubernetes.cluster import Cluster, EniConfig, ErdmaDevice, Owner, Pod, PodEni, Toleration
+from nodeprep.facts.kubernetes.cluster import MULTUS, Cluster, EniConfig, ErdmaDevice, Owner, Pod, PodEni, Toleration
 from nodeprep.facts.kubernetes.cluster_objects import OddObject
 from nodeprep.model import Unreadable, Why, raw
 from tests import api_objects as api
@@ -117,6 +117,10 @@ def test_what_a_toleration_tolerates(key: str, operator: str, value: str, effect
     assert Toleration(key, operator, value, effect).tolerates("a/b", "NoSchedule") is tolerated
 
 
+def mount(volume: str, **more: object) -> dict[str, object]:
+    return {"name": volume, "mountPath": f"/{volume}", **more}
+
+
 def test_where_a_pod_may_write() -> None:
     told = api.pod()
     told["spec"]["volumes"] = [
@@ -135,15 +139,53 @@ def test_where_a_pod_may_write() -> None:
     assert cluster_objects.pod(told).writes == ("/opt/cni", "/var/lib/kubelet/device-plugins")
 
 
+OPENING = [
+    # the container, the host's path that it mounts, why it may open devices
+    ({"securityContext": {"privileged": True}}, "", ("privileged",)),
+    ({"securityContext": {"privileged": False}}, "", ()),
+    ({"volumeMounts": [mount("host")]}, "/dev/infiniband", ("/dev/infiniband",)),
+    ({"volumeMounts": [mount("host", readOnly=True)]}, "/dev", ("/dev",)),
+    ({"volumeMounts": [mount("host", readOnly=True)]}, "/", ("/",)),
+    ({"volumeMounts": [mount("host", subPath="dev/infiniband")]}, "/", ("/dev/infiniband",)),
+    ({"volumeMounts": [mount("host")]}, "/devices", ()),
+    ({"volumeMounts": [mount("host", subPath="var")]}, "/", ()),
+    ({}, "/dev", ()),
+]
+
+
+@pytest.mark.parametrize("key", ["containers", "initContainers"])
+@pytest.mark.parametrize(("container", "path", "how"), OPENING)
+def test_which_pods_may_open_devices(key: str, container: dict[str, Any], path: str, how: tuple[str, ...]) -> None:
+    told = api.pod()
+    told["spec"]["volumes"] = [{"name": "host", "hostPath": {"path": path}}] if path else []
+    told["spec"][key] = [{"name": "one", **container}]
+    assert cluster_objects.pod(told).devices == how
+
+
+def test_what_a_pod_is_given_also_of_containers_that_only_begin() -> None:
+    told = api.pod()
+    own = cluster_objects.pod(told).requests
+    told["spec"]["initContainers"] = [
+        {"name": "begins", "resources": {"limits": {"nvidia.com/gpu": "1", "rdma/hca": "1"}}},
+        {"name": "also", "resources": {"limits": {"nvidia.com/gpu": "2"}}},
+        {"name": "beside", "restartPolicy": "Always", "resources": {"requests": {"aliyun/eni": "1", "cpu": "1"}}},
+    ]
+    assert cluster_objects.pod(told).requests == {**own, "nvidia.com/gpu": 2, "aliyun/eni": own["aliyun/eni"] + 1}
+
+
+def test_of_other_networks_of_a_pod_only_that_there_are_some() -> None:
+    told = api.pod()
+    told["metadata"]["annotations"][MULTUS] = '[{"name": "rail0", "mac": "02:00:00:00:00:01"}]'
+    assert cluster_objects.pod(told).annotations == {"k8s.aliyun.com/pod-eni": "true", MULTUS: ""}
+    told["metadata"]["annotations"][MULTUS] = ""
+    assert MULTUS not in cluster_objects.pod(told).annotations
+
+
 def test_how_many_resource_claims_a_pod_names() -> None:
     told = api.pod()
     assert cluster_objects.pod(told).claims == 0
     told["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "two"}, {"name": "nic"}]
     assert cluster_objects.pod(told).claims == 2
-
-
-def mount(volume: str, **more: object) -> dict[str, object]:
-    return {"name": volume, "mountPath": f"/{volume}", **more}
 
 
 def test_the_last_words_of_other_peoples_containers_are_not_kept() -> None:

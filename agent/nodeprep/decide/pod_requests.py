@@ -3,21 +3,20 @@
 A pod that is bound and not started yet has no process, so no other source of the idle proof sees it. Which device it
 gets nobody knows before the kubelet gave it one. And many a job asks for GPUs alone and opens the node's RDMA devices
 through a mount. So any device counts, but for what is surely of another kind. A pod that has not started and will be
-on the host's network, or may write below /dev, counts without asking for any. Once it runs, its processes show it.
+on the host's network, is privileged or has /dev counts without asking for any. Once it runs, its processes show it.
+A network by Multus counts for as long as the pod does: an interface on top of a port is in no process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from pathlib import PurePosixPath
 
 from nodeprep.decide.remedy_header import Idle
 from nodeprep.facts.kubernetes import device_books
-from nodeprep.facts.kubernetes.cluster import Pod
+from nodeprep.facts.kubernetes.cluster import MULTUS, Pod
 from nodeprep.model import CannotLook
 
 NAMED_LIMIT = 3  # pods in a message
-DEVICES = PurePosixPath("/dev")
 DAEMON_SET = "DaemonSet"  # its pods serve the node, and some of them wait for our gate before they start
 ASKING = (Idle.NETDEV, Idle.FUNCTION, Idle.RDMA)  # what a pod may be given a part of
 
@@ -45,17 +44,15 @@ def _resources(pod: Pod, idle: Idle) -> Iterator[str]:
     """The resources of a pod that may be of what must be idle. A claim may be of anything."""
     if pod.claims:
         yield "a resource claim"
+    if MULTUS in pod.annotations:
+        yield "networks by Multus"
     for resource, count in sorted(pod.requests.items()):
         if count > 0 and not _is_of_others(resource, idle):
             yield f"{count} {resource}"
     if pod.phase == "Pending" and not (pod.owner is not None and pod.owner.kind == DAEMON_SET):
         if pod.host_network:
             yield "the host's network, not started yet"
-        yield from (f"{path}, not started yet" for path in pod.writes if _holds_devices(PurePosixPath(path)))
-
-
-def _holds_devices(path: PurePosixPath) -> bool:
-    return path.is_relative_to(DEVICES) or DEVICES.is_relative_to(path)
+        yield from (f"{how}, not started yet" for how in pod.devices)
 
 
 def _is_of_others(resource: str, idle: Idle) -> bool:

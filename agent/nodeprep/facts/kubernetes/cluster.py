@@ -19,6 +19,7 @@ LINGJUN = "alibabacloud.com/lingjun-worker"
 TRUNK = "k8s.aliyun.com/trunk-on"
 INSTANCE_TYPE = "alibabacloud.com/instance-type-info"
 OWN_ENI = "k8s.aliyun.com/pod-eni"  # on a pod that has an ENI or a VLAN of its own
+MULTUS = "k8s.v1.cni.cncf.io/networks"  # more networks of a pod, of any kind
 TERWAY_APPS = ("terway-eniip", "terway-eni")  # DaemonSets: today's, and that of exclusive ENIs before Terway 1.11
 SYSTEM = "kube-system"  # where Terway's chart and erdma-controller's README put them, and no user puts a pod
 ERDMA_AGENT, ERDMA_TIER = "erdma-agent", "agent"  # DaemonSet alibabacloud-erdma-agent, label tier=agent
@@ -31,7 +32,7 @@ NODE_ANNOTATIONS = (TRUNK, INSTANCE_TYPE)
 NODE_CONDITIONS = (SUFFICIENT_IP, READY)
 INSTANCE_NUMBERS = ("EniQuantity", "EniTotalQuantity", "EriQuantity")  # of INSTANCE_TYPE, which is JSON
 POD_LABELS = ("app", "tier")
-POD_ANNOTATIONS = (OWN_ENI,)
+POD_ANNOTATIONS = (OWN_ENI,)  # with their values, and of MULTUS that it is there
 
 DOMAINS = ("k8s.aliyun.com", "alibabacloud.com")  # of Terway's labels and annotations
 # ECS "cn-wulanchabu.i-xxxx", Lingjun "e01-ow037ccv4ux" (Terway docs/ecs.md and linjun.md); others are URLs: "aws:///...".
@@ -146,10 +147,11 @@ class Owner(Shown):
 class Pod(Shown):
     """A pod of this node. `labels` and `annotations` are those that checks ask for (POD_LABELS, POD_ANNOTATIONS).
 
-    `requests` are its extended resources (those with a slash) summed over its containers.
+    `requests` are its extended resources (those with a slash), of all containers together.
 
     `owner` is None where nothing recreates it. `writes` are the host's paths that its containers may write to.
-    `claims` is how many resource claims it names (dynamic resource allocation).
+    `devices` says why they may open any device of the node: "privileged", or paths that they mount and that hold /dev
+    or lie in it. `claims` is how many resource claims it names (dynamic resource allocation).
     """
 
     namespace: str
@@ -168,6 +170,7 @@ class Pod(Shown):
     tolerations: tuple[Toleration, ...] = ()
     writes: tuple[str, ...] = ()
     claims: int = 0
+    devices: tuple[str, ...] = ()
 
     @property
     def where(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, TypeVar
 
@@ -12,6 +12,7 @@ from nodeprep.facts.kubernetes.cluster import (
     DOMAINS,
     INSTANCE_NUMBERS,
     INSTANCE_TYPE,
+    MULTUS,
     NODE_ANNOTATIONS,
     NODE_CONDITIONS,
     NODE_LABELS,
@@ -34,6 +35,7 @@ T = TypeVar("T")
 QUANTITY = Pattern(r"[+-]?[0-9.]{1,30}([eE][+-]?[0-9]{1,3}|[KMGTPE]i|[numkMGTPE])?")  # as of resources
 Object = Mapping[str, Any]
 
+DEVICES = PurePosixPath("/dev")
 MESSAGE_LIMIT_CHARACTERS = 1000  # characters of a message: the kubelet keeps 4 KiB of a container's last words
 # k8s.io/apimachinery/pkg/api/resource: extended resources are whole numbers, which it shortens
 SUFFIXES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30}
@@ -129,8 +131,8 @@ def pod(told: Object) -> Pod:
         deleted=bool(field(metadata, str, "deletionTimestamp")),
         addresses=tuple(filter(None, addresses)),
         labels=_of(POD_LABELS, labels),
-        annotations=_of(POD_ANNOTATIONS, words(metadata, "annotations")),
-        requests=_requests(field(told, list, "spec", "containers")),
+        annotations=_pod_annotations(words(metadata, "annotations")),
+        requests=_requests(field(told, dict, "spec")),
         containers=tuple(
             _container(one, init=init, speaks=init and terway)
             for key, init in (("initContainerStatuses", True), ("containerStatuses", False))
@@ -139,6 +141,7 @@ def pod(told: Object) -> Pod:
         owner=_owner(field(metadata, list, "ownerReferences")),
         tolerations=tuple(_toleration(one) for one in field(told, list, "spec", "tolerations")),
         writes=_writes(field(told, dict, "spec")),
+        devices=_devices(field(told, dict, "spec")),
         claims=len(field(told, list, "spec", "resourceClaims")),
     )
 
@@ -153,18 +156,35 @@ def _toleration(told: object) -> Toleration:
     return Toleration(*(field(told, str, key) for key in ("key", "operator", "value", "effect")))
 
 
-def _writes(spec: Object) -> tuple[str, ...]:
-    """The host's paths that a container mounts and may write to, each once."""
+def _pod_annotations(found: Mapping[str, str]) -> dict[str, str]:
+    """Those that checks ask for. Of Multus' networks only that there are some: they may be an object with addresses."""
+    return _of(POD_ANNOTATIONS, found) | {key: "" for key in (MULTUS,) if found.get(key)}
+
+
+def _containers(spec: Object) -> tuple[Any, ...]:
+    return (*field(spec, list, "initContainers"), *field(spec, list, "containers"))
+
+
+def _mounted(spec: Object) -> Iterator[tuple[PurePosixPath, bool]]:
+    """The host's paths that its containers mount, and whether each is read-only."""
     volumes = field(spec, list, "volumes")
     host = {field(one, str, "name"): path for one in volumes if (path := field(one, str, "hostPath", "path"))}
-    containers = (*field(spec, list, "initContainers"), *field(spec, list, "containers"))
-    mounts = (mount for container in containers for mount in field(container, list, "volumeMounts"))
-    paths = (
-        PurePosixPath(host[field(mount, str, "name")], field(mount, str, "subPath"))
-        for mount in mounts
-        if field(mount, str, "name") in host and not field(mount, bool, "readOnly")
-    )
-    return tuple(dict.fromkeys(map(str, paths)))
+    for mount in (mount for container in _containers(spec) for mount in field(container, list, "volumeMounts")):
+        if field(mount, str, "name") in host:
+            path = PurePosixPath(host[field(mount, str, "name")], field(mount, str, "subPath"))
+            yield path, field(mount, bool, "readOnly")
+
+
+def _writes(spec: Object) -> tuple[str, ...]:
+    """The host's paths that a container mounts and may write to, each once."""
+    return tuple(dict.fromkeys(str(path) for path, is_read_only in _mounted(spec) if not is_read_only))
+
+
+def _devices(spec: Object) -> tuple[str, ...]:
+    """Why its containers may open devices of the node, each once. Read-only is the mount and not the device on it."""
+    privileged = any(field(one, bool, "securityContext", "privileged") for one in _containers(spec))
+    paths = (path for path, _ in _mounted(spec) if path.is_relative_to(DEVICES) or DEVICES.is_relative_to(path))
+    return tuple(dict.fromkeys((*(("privileged",) if privileged else ()), *map(str, paths))))
 
 
 def said(message: str) -> str:
@@ -204,16 +224,27 @@ def _of(names: tuple[str, ...], found: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in found.items() if key in names}
 
 
-def _requests(containers: list[Any]) -> dict[str, int]:
-    """The sum by extended resource: its request is its limit. A quantity that is not a whole number is left out."""
+def _requests(spec: Object) -> dict[str, int]:
+    """What it gets by extended resource: of all containers and sidecars, or of an init container if that is more."""
+    first = field(spec, list, "initContainers")
+    sidecars = [one for one in first if field(one, str, "restartPolicy") == "Always"]
     total: dict[str, int] = {}
-    for container in containers:
-        resources = field(container, dict, "resources")
-        for name, quantity in (field(resources, dict, "limits") | field(resources, dict, "requests")).items():
-            count = whole(str(quantity)) if "/" in name else None
-            if count is not None:
-                total[name] = total.get(name, 0) + count
+    for container in (*field(spec, list, "containers"), *sidecars):
+        for name, count in _extended(container):
+            total[name] = total.get(name, 0) + count
+    for container in first:
+        for name, count in _extended(container):
+            total[name] = max(total.get(name, 0), count)
     return total
+
+
+def _extended(container: object) -> Iterator[tuple[str, int]]:
+    """Its extended resources: a request is its limit. A quantity that is not a whole number is left out."""
+    resources = field(container, dict, "resources")
+    for name, quantity in (field(resources, dict, "limits") | field(resources, dict, "requests")).items():
+        count = whole(str(quantity)) if "/" in name else None
+        if count is not None:
+            yield name, count
 
 
 def whole(quantity: str) -> int | None:
