@@ -46,6 +46,11 @@ def runs(node: str) -> FleetLease:
     return lease_of(node, trying={REMEDY: fleet_notes.UNDER_WAY})
 
 
+def silent(lease: FleetLease, minutes: float) -> FleetLease:
+    """Its agent has not renewed it for so many minutes."""
+    return replace(lease, renewed=WALL - minutes * MINUTE)
+
+
 HELPED = lease_of("n9", helped={REMEDY: WALL - 9e6})
 BLIND = [lease_of(name, unreadable=True) for name in ("b1", "b2", "b3")]
 RESUMED = {"nodeprep.io/resumed.link_up": "2027-01-15T07:30:00Z"}  # half an hour ago: WALL is 08:00
@@ -99,6 +104,12 @@ HELD: list[tuple[tuple[FleetLease, ...], bool, SuppressionReason | None, str]] =
     (fleet(tries("n2", 0.0), tries("n3", 0.0), tries("n4", 0.0)), False, None, ""),
     (fleet(tries("n2"), tries("n3"), tries("n4"), HELPED, orders=RESUMED), False, R.SLOT, ""),  # helped long ago
     (fleet(runs("n2"), runs("n3"), runs("n4")), False, R.SLOT, "tried out on n2, n3, n4"),  # whoever told when
+    (fleet(runs("n2"), runs("n3"), silent(runs("n4"), 15.1)), False, None, ""),  # its node died in the middle
+    (fleet(runs("n2"), runs("n3"), silent(runs("n4"), 14.9)), False, R.SLOT, ""),
+    (fleet(failed("n2"), failed("n3"), silent(runs("n4"), 9e5), tries("n5")), False, R.SLOT, ""),
+    (fleet(silent(failed("n2"), 99.0), silent(failed("n3"), 99.0), tries("n5")), False, R.SLOT, ""),  # it failed there
+    (fleet(tries("n2"), tries("n3"), tries("n4"), lease_of("n9", helped={REMEDY: WALL + 61})), False, R.SLOT, ""),
+    (fleet(tries("n2"), tries("n3"), tries("n4"), lease_of("n9", helped={REMEDY: 1e12})), False, R.SLOT, ""),
     (fleet(failed("n2", 1439), failed("n3", 1439), tries("n4")), False, R.SLOT, ""),
     (fleet(failed("n2", 1441), failed("n3", 1441), failed("n4", 9e5), tries("n5")), False, None, ""),  # days ago
 ]

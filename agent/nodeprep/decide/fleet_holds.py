@@ -57,7 +57,7 @@ def hindrance(
     return (
         _held(notes, remedy, _resumed(fleet, remedy, wall), wall)
         or (_correlated(notes, fault, wall) if serving else None)
-        or _tried_out(notes, node, remedy, _resumed(fleet, remedy, wall), wall)
+        or _tried_out(known.values(), node, remedy, _resumed(fleet, remedy, wall), wall)
     )
 
 
@@ -136,19 +136,30 @@ def _held(notes: Mapping[str, RepairNote], remedy: str, resumed: float, wall: fl
 
 
 def _seen_held(note: RepairNote, remedy: str, wall: float) -> float:
-    """When the agent of a note saw a hold, 0 for never.
+    """When the agent of a note saw a hold, 0 for never."""
+    return _past(note.held.get(remedy, 0.0), wall)
 
-    A time that has not come yet is none at which anybody saw anything. One such note would outlast each human's word.
-    """
-    at = note.held.get(remedy, 0.0)
+
+def _past(at: float, wall: float) -> float:
+    """A time that has not come yet is none at which anybody saw anything: 0. It would outlast each human's word."""
     return at if at <= wall + SKEW_SECONDS else 0.0
 
 
+def _is_gone(lease: FleetLease, wall: float) -> bool:
+    """Whether nobody renewed this agent's Lease for longer than a remedy takes: its node is dead."""
+    return lease.renewed is not None and wall - lease.renewed > TRYING_SECONDS
+
+
 def _tried_out(
-    notes: Mapping[str, RepairNote], node: str, remedy: str, resumed: float, wall: float
+    leases: Iterable[FleetLease], node: str, remedy: str, resumed: float, wall: float
 ) -> FleetHindrance | None:
-    """Who tries it in vain so far leaves fewer to try, unless it helped somewhere since a human last looked."""
-    if any(note.helped.get(remedy, 0.0) > resumed for note in notes.values()):
+    """Who tries it in vain so far leaves fewer to try, unless it helped somewhere since a human last looked.
+
+    A node that is gone tries nothing. What failed there counts as ever.
+    """
+    known = tuple(leases)
+    notes, gone = notes_of(known), {one.name.removeprefix(AGENT) for one in known if _is_gone(one, wall)}
+    if any(_past(note.helped.get(remedy, 0.0), wall) > resumed for note in notes.values()):
         return None
     since = max(resumed, wall - UNHELPFUL_SECONDS)
     failed = {other for other, note in notes.items() if note.unhelpful.get(remedy, 0.0) > since}
@@ -156,7 +167,9 @@ def _tried_out(
     first = sorted(
         other
         for other, note in notes.items()
-        if other not in failed | {node} and _tries(note, remedy, wall) and (min(note.trying[remedy], wall), other) < own
+        if other not in failed | gone | {node}
+        and _tries(note, remedy, wall)
+        and (min(note.trying[remedy], wall), other) < own
     )
     if len(first) + len(failed - {node}) < NODES_LIMIT:
         return None
