@@ -44,7 +44,7 @@ STAND_INS = {
     "rdma": '[ "$1 $2" = "link add" ] && [ "$4 $6" = "type netdev" ] && mkdir -p "/sys/class/infiniband/$3"',
     "systemctl": """\
         case $1 in
-        show) echo MainPID=4711;;
+        show) echo MainPID=4711; cat "$TREE/kills" 2>/dev/null || echo KillMode=process;;
         daemon-reload) touch "$TREE/reloaded";;
         restart) [ -f "$TREE/reloaded" ] && grep -q '^LimitMEMLOCK=infinity$' "$TREE/etc/systemd/system/$2.d/"*.conf &&
            sed -i '/^Max locked memory /s/65536 */unlimited            /g' "$TREE/proc/4711/limits";;

@@ -231,6 +231,18 @@ def test_a_playbook_refuses_nonsense_itself(playbook: str, arguments: Mapping[st
     assert host.state() == before
 
 
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("mode", ["control-group", "mixed", ""])
+def test_a_runtime_whose_restart_ends_containers_is_not_restarted(mode: str, host: FakeHost) -> None:
+    """containerd's own unit has KillMode=process. systemd's default ends all shims, and each container."""
+    host.do(f"mkdir -p proc/4711 && echo '{LIMITS}' > proc/4711/limits && echo KillMode={mode} > kills")
+    before = host.state()
+    done = host.play("memlock", {"unit": "containerd"}, host.crossing)
+    assert (done.failed, done.changed) == (1, 0), done.output
+    assert host.state() == before
+    assert host.play("memlock", {"unit": "kubelet"}, host.crossing).failed == 0
+
+
 # Words before a command that do something when `tee` is about to write.
 BEFORE_TEE = """#!/bin/sh
 [ "$1" != tee ] || {{ {script}; }}
