@@ -224,6 +224,13 @@ def test_a_remedy_of_the_third_class_is_approved(fleet: Cluster, newer: dict[str
     assert f"it takes the place of '{text}'" in longest.stdout
     longer = approve("firmware", "fleet-1", "--for", "169h")
     assert (longer.returncode, longer.stderr) == (2, "--for: found '169h', wanted at most 168h\n")
+    used = told(fleet, f"{NODES}/fleet-1", APPROVE)
+    fleet.kubectl("annotate", "node", "fleet-1", f"{repair_orders.APPROVED}={used}")  # as its agent notes it
+    again = approve("firmware", "fleet-1")
+    assert again.returncode == 0, again.stderr
+    found = repair_orders.approval(told(fleet, f"{NODES}/fleet-1", APPROVE) or "")
+    assert found is not None
+    assert not repair_orders.is_used(found, used or ""), "an hour from now would end before the one of a week"
     other = approve("link_up", "fleet-1")
     said = "repair approve: link_up is of class S1 and needs no approval; one of class S3 does: firmware\n"
     assert (other.returncode, other.stderr) == (2, said)

@@ -12,7 +12,7 @@ from nodeprep.decide import repair_orders
 from nodeprep.decide.repair_orders import RepairApproval
 
 WALL = 1796083200.0  # 2026-12-01T00:00:00Z
-TOMORROW, YESTERDAY = "2026-12-02T00:00:00Z", "2026-11-30T00:00:00Z"
+TOMORROW, YESTERDAY, LATER = "2026-12-02T00:00:00Z", "2026-11-30T00:00:00Z", "2026-12-02T00:00:01Z"
 
 PAUSES = [
     # annotation, what is said of it
@@ -66,7 +66,11 @@ UNAPPROVED = [
     # annotation, the one used before, why not
     (OWN, "", ""),
     (OWN, f"firmware;until={YESTERDAY}", ""),
-    (OWN, OWN, "was used, and each counts once"),
+    (OWN, OWN, "was used, or ends no later than one that was"),
+    (OWN, OWN.replace("Z", "+00:00"), "was used"),  # the same moment
+    (OWN, f"reboot;until={TOMORROW}", "ends no later"),
+    (OWN, f"firmware;until={LATER}", "ends no later"),  # it may have been used before that one
+    (OWN, "what a newer version wrote", ""),
     (f"firmware;until={YESTERDAY}", "", "is over"),
     ("firmware;until=2026-12-01T00:00:00Z", "", "is over"),
     ("firmware;until=2027-12-01T00:00:00Z", "", "is for more than 7 days"),

@@ -97,17 +97,26 @@ def approval(text: str) -> RepairApproval | None:
 
 
 def unapproved(found: RepairApproval | None, remedy: str, used: str, wall: float) -> str:
-    """Why a remedy is not approved at `wall`, "" if it is. `used` is the last approval that was used."""
+    """Why a remedy is not approved at `wall`, "" if it is. `used` is the last approval that was used.
+
+    One that does not end later than that may have been used before it: only the last is remembered.
+    """
     wanted = f"nodeprep repair approve {remedy} NODE"
     if found is None or found.remedy != remedy:
         return f"{remedy} runs only after an approval: {wanted}"
-    if found.text == used:
-        return f"the approval {found.text!r} was used, and each counts once: {wanted}"
+    if is_used(found, used):
+        return f"the approval {found.text!r} was used, or ends no later than one that was: each counts once: {wanted}"
     if not wall < found.until:
         return f"the approval {found.text!r} is over: {wanted}"
     if found.until - wall > APPROVAL_LIMIT_SECONDS:
         return f"the approval {found.text!r} is for more than {APPROVAL_LIMIT_SECONDS / 86400:g} days: {wanted}"
     return ""
+
+
+def is_used(found: RepairApproval, used: str) -> bool:
+    """Whether an approval may have been used. `used` is the text of the last one that was, "" for none."""
+    last = approval(used)
+    return last is not None and found.until <= last.until
 
 
 def moment(text: str) -> float | None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
+
 from nodeprep.cli import terminal
 from nodeprep.cli.nodes import scope
 from nodeprep.cli.nodes.fleet_reader import Fleet
@@ -40,15 +43,14 @@ def run(asked: ApproveOptions) -> int:
 
 def _approve(fleet: Fleet, asked: ApproveOptions, seconds: float) -> int:
     found = fleet_orders.nodes(fleet)
-    text = repair_orders.approval_text(asked.remedy, found.now + seconds)
+    ends = {name: _end(found.annotations[name], found.now + seconds) for name in sorted(found.annotations)}
+    orders: dict[str, str | None] = {name: repair_orders.approval_text(asked.remedy, end) for name, end in ends.items()}
 
     def says(name: str) -> str:
         before = found.annotations[name].get(repair_orders.APPROVE, "")
-        until = repair_orders.time_text(found.now + seconds)
-        gone = f"; it takes the place of {terminal.clean(before)!r}" if before and before != text else ""
-        return f"{asked.remedy} is approved until {until}, for one run{gone}"
+        gone = f"; it takes the place of {terminal.clean(before)!r}" if before and before != orders[name] else ""
+        return f"{asked.remedy} is approved until {repair_orders.time_text(ends[name])}, for one run{gone}"
 
-    orders: dict[str, str | None] = dict.fromkeys(sorted(found.annotations), text)
     failed = fleet_orders.write_to_nodes(fleet, orders, repair_orders.APPROVE, says, dry_run=asked.dry_run)
     if asked.dry_run or failed == len(orders):
         return 1 if failed else 0
@@ -57,3 +59,9 @@ def _approve(fleet: Fleet, asked: ApproveOptions, seconds: float) -> int:
         f" --allow-s3={asked.remedy} (components/repair/remediator.yaml)"
     )
     return 1 if failed else 0
+
+
+def _end(annotations: Mapping[str, str], wanted: float) -> float:
+    """When the approval of a Node ends: later than the last that was used there, or it would count as that one."""
+    used = repair_orders.approval(annotations.get(repair_orders.APPROVED, ""))
+    return wanted if used is None else max(wanted, math.floor(used.until) + 1.0)
