@@ -180,6 +180,17 @@ def test_a_hold_that_was_seen_is_told_on() -> None:
     assert (outcome.suppressed.reason, outcome.held) == (R.HELD, {"pci_rescan": WALL - 5})
 
 
+def test_a_driver_that_a_pod_of_an_operator_brings_is_left_alone() -> None:
+    """The facts may be as old as the agent's last look at the cluster, or the agent just started."""
+    state = unhealthy(wrong(Remedy("kernel_modules", {"module": "mlx5_core"})))
+    brings = cluster_values.pod(writes=("/run/mellanox/drivers",))
+    outcome = after(walked(NODE, state=state), replace(PODS, pods=(brings,)), NOW + 11, state)
+    assert outcome.suppressed is not None
+    assert outcome.suppressed.reason is R.OPERATOR_OWNED
+    assert "NVIDIA's network operator owns mlx5_core" in outcome.suppressed.why
+    assert walked(NODE, replace(PODS, pods=(TRAINS,)), state=state).step is ApproachStep.FLEET
+
+
 def test_what_must_not_be_idle_is_not_asked_of_pods() -> None:
     """S1: the training pod goes on."""
     state = unhealthy(wrong())

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 
 from nodeprep.agent_state import AgentState
 from nodeprep.decide import (
+    driver_owner,
     fleet_holds,
     fleet_notes,
     foreign_maintenance,
@@ -219,6 +220,12 @@ def _after_pods(approach: RepairApproach, read: PodsRead, state: AgentState, ter
     if read.pods is None:
         why = f"the pods of this node could not be listed: {read.failure}"
         return _given_up(approach, SuppressionReason.IDLE, why, terms)
+    # The facts may know no pods yet, or not these. Labels of the Node were asked when it was chosen.
+    remedy = approach.candidate.remedy
+    owners = driver_owner.owned({}, read.pods, gpu_container=False)
+    owned = driver_owner.hindrance(remedy.playbook, remedy.args, owners)
+    if owned:
+        return _given_up(approach, SuppressionReason.OPERATOR_OWNED, owned, terms)
     used = pod_requests.hindrance(read.pods, approach.candidate.header.idle)
     if used:
         return _given_up(approach, SuppressionReason.IDLE, used, terms)
