@@ -16,6 +16,7 @@ from nodeprep.decide.rule_change import RULE_HOLD_SECONDS
 from nodeprep.doors.files.state_store import Store
 from nodeprep.job_profile import Profile
 from nodeprep.values import replace
+from tests.agent_state_values import attempt, past
 
 PROVEN, HALF = PassStreak(3, 10.0, 40.0, proven=True), PassStreak(2, 10.0, 20.0)
 GATE = ("tcp", "ready")
@@ -92,3 +93,16 @@ def test_a_memory_that_never_heard_its_node_has_what_that_kept_yet_to_come(
     if kept is not None:
         state_file.save(store, kept)
     assert startup.start(store, str(tmp_path), "boot", "", 50.0).forgetful is forgetful
+
+
+@pytest.mark.parametrize(("boot", "cut_off"), [("boot", ()), ("later", ("a" * 32,))])
+def test_an_attempt_that_a_reboot_ended_is_news(boot: str, cut_off: tuple[str, ...], tmp_path: Path) -> None:
+    """So is none that ended before, and none at the next start."""
+    store = Store(str(tmp_path), str(tmp_path / "spare"))
+    over = past("cut-off", id="c" * 32, boot_id="earlier")
+    under_way = attempt("running", id="a" * 32, boot_id="boot")
+    state_file.save(store, replace(READY, attempt=under_way, attempts=(over,)))
+    found = startup.start(store, str(tmp_path), boot, "", 50.0)
+    assert found.cut_off == cut_off
+    state_file.save(store, found.agent_state)
+    assert startup.start(store, str(tmp_path), boot, "", 60.0).cut_off == ()

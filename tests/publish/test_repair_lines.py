@@ -94,6 +94,15 @@ def test_an_end_is_told_once(one: Any, says: list[str]) -> None:
     assert told(None, after) == [], "a start does not tell what a former life told"
 
 
+def test_what_a_reboot_ended_is_told_by_the_start_after_it() -> None:
+    """Or nobody tells of a remedy that takes the machine down each time."""
+    over = seen(attempts=(past("released", id="0" * 32), past("cut-off", id="1" * 32)))
+    says = [f"! RepairFailed {WHERE}: {repair_lines.OUTCOMES[AttemptOutcome.CUT_OFF]}"]
+    first = replace(over, cut_off=("1" * 32,))
+    assert told(None, first) == says
+    assert told(first, first) == []
+
+
 HELD = [
     (
         seen(),

@@ -18,6 +18,7 @@ from nodeprep.publish.transition_totals import (
     Histogram,
     TransitionTotals,
 )
+from nodeprep.values import replace
 from tests.agent_state_values import attempt, case, past
 from tests.status_values import status
 
@@ -174,6 +175,17 @@ def test_each_outcome_is_counted_and_those_that_were_judged_are_timed() -> None:
         totals = after({"attempt": under_way()}, {"attempts": (tried(outcome),)})
         assert totals.runs == {("link_up", outcome): 1}
         assert totals.repairs.has_values == (outcome in {"released", "changed", "unreleased"})
+
+
+def test_what_a_reboot_ended_is_counted_by_the_start_after_it() -> None:
+    known = status()
+    attempts = (tried("released", id="a" * 32), tried("cut-off", id="c" * 32))
+    found = replace(known, agent_state=replace(known.agent_state, attempts=attempts))
+    ends = replace(found, cut_off=("c" * 32,))
+    assert TransitionTotals().observe(None, found).runs == {}
+    totals = TransitionTotals().observe(None, ends)
+    assert totals.runs == {("link_up", "cut-off"): 1}
+    assert totals.observe(ends, ends).runs == totals.runs
 
 
 def test_a_value_at_a_bound_is_in_its_bucket_and_one_above_all_in_the_last() -> None:

@@ -290,6 +290,7 @@ class Agent:
             self.settings, state_writer, agent_state, frozenset(fact.kind for fact in FACTS), self.means.requests
         )
         self._reconciler.exposed, self._reconciler.waits = self.means.exposed, self.means.waits
+        self._reconciler.cut_off = found.cut_off
         self._observer = Observer(host, self.means.event_sources.wake)
         self._schedule = Schedule(FACTS, self._periods())
         self._started = agent_state.why

@@ -65,9 +65,9 @@ class Reconciler(Struct):
     keeps gate files from being written or removed, `publish_trouble` what is wrong with writing to the cluster, as
     others can mend it, `forgotten` why nobody knows what was tried here, `drill` the one that runs now, `repair` what
     its repairs are about (agent/repairing), `waits` the waits of repairs, `exposed` the mount points of the node that
-    the agent could write and should not. `facts` are the kinds that a full round has looked at, `requests` the count of
-    what was asked of Kubernetes. `proves_anew`: what was looked at before counts no more, so all is to be looked at
-    now.
+    the agent could write and should not, `cut_off` the ids of attempts that this start ended. `facts` are the kinds
+    that a full round has looked at, `requests` the count of what was asked of Kubernetes. `proves_anew`: what was
+    looked at before counts no more, so all is to be looked at now.
     """
 
     settings: Settings
@@ -80,6 +80,7 @@ class Reconciler(Struct):
     publish_trouble: str = ""
     drill: DrillNotice | None = None
     exposed: tuple[str, ...] = ()
+    cut_off: tuple[str, ...] = ()
     forgotten: str = ""
     latest: LatestFacts = field(default_factory=lambda: LatestFacts(tuple(CHECKS.values())))
     selection: ProfileSelection | None = None
@@ -333,6 +334,7 @@ class Reconciler(Struct):
             complete=self.complete,
             store_trouble=self.state_writer.trouble,
             exposed=self.exposed,
+            cut_off=self.cut_off,
             config_trouble=self.config_trouble,
             gate_trouble=self.gate_trouble,
             deferred=tuple(dict.fromkeys(case.check for case in deferred)),

@@ -16,13 +16,14 @@ class StartState(Value):
     """The agent state at a start.
 
     `forgetful`: no saved state could be read, or it is of a start that never heard its Node. `trouble` says why it
-    could not be read, for people.
+    could not be read, for people. `cut_off` are the ids of attempts that a reboot ended: nobody told of that yet.
     """
 
     agent_state: AgentState
     rest: Rest
     trouble: str
     forgetful: bool
+    cut_off: tuple[str, ...] = ()
 
 
 def start(store: Store, run_directory: str, boot_id: str, configuration: str, now: float) -> StartState:
@@ -39,7 +40,9 @@ def start(store: Store, run_directory: str, boot_id: str, configuration: str, no
     # If the machine did not go down after all, what was closed for that opens at once.
     was_announced = bool(agent_state.shutdown)
     sure = replace(agent_state, shutdown="") if was_announced else vouched(agent_state, found_open, now)
-    return StartState(resumed(sure), recalled.rest, recalled.trouble, forgetful)
+    over = {one.id for one in recalled.agent_state.attempts} if recalled.agent_state is not None else set()
+    cut_off = tuple(one.id for one in here.attempts if one.id not in over)
+    return StartState(resumed(sure), recalled.rest, recalled.trouble, forgetful, cut_off)
 
 
 def still_true(agent_state: AgentState, version: str, now: float) -> AgentState:

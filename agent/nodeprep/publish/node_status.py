@@ -13,7 +13,7 @@ from nodeprep.doors.events.listener import EventSourceState
 from nodeprep.history.repeat_offenders import RepeatOffender
 from nodeprep.model import Report
 from nodeprep.publish.repair_status import NO_REPAIR, RepairStatus
-from nodeprep.values import Value, field
+from nodeprep.values import Value, field, replace
 
 NOT_ENFORCED = (
     "this cluster does not keep the agent from other Nodes and Leases (nodeprep_admission_policy_ok 0): apply the "
@@ -65,7 +65,8 @@ class NodeStatus(Value):
     these rules and have not passed yet. `rollout_blockers` is what closed a gate that was open before. `suspected` is
     what failed and is looked at again. `drill` is the one that runs now. `repeat_offenders` are devices that were
     convicted in many different hours. `repair` is what the agent's repairs
-    are about. `api_requests` counts requests to the API server, by verb and HTTP code.
+    are about. `api_requests` counts requests to the API server, by verb and HTTP code. `cut_off` are the ids of
+    attempts that the start of this agent ended, because they were of another boot.
     """
 
     report: Report
@@ -94,6 +95,13 @@ class NodeStatus(Value):
     repair: RepairStatus = NO_REPAIR
     api_requests: Mapping[tuple[str, str], int] = field(default_factory=dict)
     at: float = 0.0
+    cut_off: tuple[str, ...] = ()
+
+    @property
+    def former_agent_state(self) -> AgentState:
+        """The agent state that was told of, if this is the first round: what the start itself ended is news."""
+        kept = tuple(one for one in self.agent_state.attempts if one.id not in self.cut_off)
+        return replace(self.agent_state, attempts=kept)
 
     @property
     def rollout_wait_count(self) -> int:

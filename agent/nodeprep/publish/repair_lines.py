@@ -92,12 +92,11 @@ def _stepped(before: NodeStatus | None, after: NodeStatus) -> Iterator[RepairLin
 
 
 def _ended(before: NodeStatus | None, after: NodeStatus) -> Iterator[RepairLine]:
-    """Attempts that are over since. The first round tells of none: the log of a former life has them."""
-    if before is None:
-        return
-    known = {one.id for one in before.agent_state.attempts}
+    """Attempts that are over since. In the first round those that a reboot ended: a former life told of the others."""
+    former = after.former_agent_state if before is None else before.agent_state
+    known = {one.id for one in former.attempts}
     for past in after.agent_state.attempts:
-        if past.id in known or _is_refused_again(before.agent_state, past):
+        if past.id in known or _is_refused_again(former, past):
             continue
         how = OUTCOMES.get(past.outcome, past.outcome)
         told = past.why or "see its log"

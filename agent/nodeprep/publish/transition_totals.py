@@ -84,8 +84,7 @@ class TransitionTotals(Value):
     current closure.
 
     `runs` are the attempts that ended, by remedy and outcome. `repairs` is how long those took that were judged, from
-    the ledger on. `beginning` is that of the attempt under way. An attempt that a reboot cut off ends before the first
-    round, so it is not among them.
+    the ledger on. `beginning` is that of the attempt under way.
     """
 
     detection: Histogram = field(default_factory=lambda: empty_histogram(DETECTION_BOUNDS_SECONDS))
@@ -98,8 +97,9 @@ class TransitionTotals(Value):
     beginning: AttemptBeginning | None = None
 
     def observe(self, before: NodeStatus | None, after: NodeStatus) -> TransitionTotals:
-        """The totals after a round. `before` is None in the first round, which only shows what was there already."""
-        totals = self if before is None else _with_news(self, before.agent_state, after.agent_state)
+        """The totals after a round. `before` is None in the first round. New in that is only what a reboot ended."""
+        former = after.former_agent_state if before is None else before.agent_state
+        totals = _with_news(self, former, after.agent_state)
         return _with_closure(_with_beginning(totals, after), after.agent_state)
 
 
