@@ -134,8 +134,8 @@ def _repairs() -> Iterator[str]:
     )
     yield (
         f"**outcome**: {_names(AttemptOutcome)}. `changed`: the fault has another reason now, so the first part is"
-        " mended. Of `refused` nothing ran. `cut-off`: a reset came between. What a reboot cut off is not counted,"
-        " because no agent saw its end. The histogram of seconds has those that were judged: the first three."
+        " mended. Of `refused` nothing ran. `cut-off`: a reset or a reboot came between. The histogram of"
+        " seconds has those that were judged: the first three."
     )
     yield f"**step**: {_names((*ApproachStep, *AttemptStep))}. Nothing acts before `ledger`."
     yield "**reason** of `nodeprep_repair_suppressed_*`: a word of [repair-reasons.md](repair-reasons.md)."

@@ -17,7 +17,8 @@ INTRODUCTION = """\
 Written by `make docs` from docs/repair_reasons.py. Do not edit.
 
 In mode `repair` a remedy is due when the fault that it mends has closed a gate. If it does not run, one word says why.
-The words are a closed set, and nothing else holds a remedy back. The line that belongs to the word names the device,
+The words are a closed set. A fault that is latched, that passed in its last look or that nobody can look at asks for no
+remedy: nodeprep check says so. The line that belongs to the word names the device,
 the pod or the node: it is `repair-suppressed` in the agent's log and RepairSuppressed among the Events of the Node.
 `nodeprep_repair_suppressed_now` has the words of now, and the board Repairs shows them for the fleet. Of several
 hindrances the first in this order is told.
@@ -64,13 +65,17 @@ REASONS: Mapping[SuppressionReason, SuppressionAdvice] = {
         {"nodeprep explain CHECK": "what to do by hand"},
     ),
     SuppressionReason.DISPUTED: SuppressionAdvice(
-        "Only this version of nodeprep sees the fault; the former one passed the same value. A wrong check must not"
-        " repair a thousand nodes at once.",
+        "Only this version of nodeprep sees the fault, and the former one passed the same value. Or the fault came"
+        " within ten minutes after another version, on a node that was open. A wrong check must not repair a thousand"
+        " nodes, one after the other.",
         HUMAN,
-        "Look who is right ([upgrade.md](upgrade.md)): mend the node, or take the new version back.",
+        "Look who is right ([upgrade.md](upgrade.md)): mend the node, say that the fault is the node's, or take the new"
+        " version back.",
         {
             "nodeprep check --only CHECK": "on the node: what the new version sees",
-            "kubectl -n nodeprep rollout undo daemonset/nodeprep": "take the version back",
+            "nodeprep nodes reset NODE": "the node is at fault: judge it anew, and mend it",
+            "kubectl -n nodeprep rollout undo daemonset/nodeprep": "take the version back, both DaemonSets",
+            "kubectl -n nodeprep rollout undo daemonset nodeprep-remediator": "",
         },
         "NodeprepRolloutWaits",
     ),
