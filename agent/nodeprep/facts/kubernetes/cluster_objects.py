@@ -168,7 +168,7 @@ def _containers(spec: Object) -> tuple[Any, ...]:
 def _mounted(spec: Object) -> Iterator[tuple[PurePosixPath, bool]]:
     """The host's paths that its containers mount, and whether each is read-only."""
     volumes = field(spec, list, "volumes")
-    host = {field(one, str, "name"): path for one in volumes if (path := field(one, str, "hostPath", "path"))}
+    host = {field(one, str, "name"): root for one in volumes if (root := field(one, str, "hostPath", "path"))}
     for mount in (mount for container in _containers(spec) for mount in field(container, list, "volumeMounts")):
         if field(mount, str, "name") in host:
             path = PurePosixPath(host[field(mount, str, "name")], field(mount, str, "subPath"))
