@@ -15,6 +15,7 @@ short_agent := --flaps 16 --rounds 20000 --minutes 4
 short_fleet := --minutes 1
 short_port := --flaps 4
 short_remediator := --seconds 10
+short_unattended := --runs 1
 short_taint := --flaps 24 --minutes 3
 short_ack := --minutes 3
 program_ack := taint.py requests --ack
@@ -203,7 +204,7 @@ image: ## the agent's image as build/nodeprep.tar, without a container tool; NAM
 	$(py) daemonset/image/build.py build/nodeprep.tar $(if $(NAME),--name $(NAME))
 
 .PHONY: bench
-bench: ## figures and their limits: start-up, looks, network, agent, kubelet, taint, port, fleet, nodes, repair, remediator; two hours (SHORT=1: half one)
+bench: ## figures and their limits: start-up, looks, network, agent, kubelet, taint, port, fleet, nodes, repair, unattended repair, remediator; two hours (SHORT=1: half one)
 	@failed=; for bench in $(benches); do $(MAKE) bench-$$bench || failed="$$failed $$bench"; done; \
 	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 

@@ -270,7 +270,7 @@ FAULTS = (
     Planted(
         "an approval that was used seems to count",
         "cli/repair/fleet_history.py",
-        'state = "used" if found.text == used else',
+        'state = "used" if repair_orders.is_used(found, used) else',
         "state =",
     ),
     Planted(
@@ -280,9 +280,39 @@ FAULTS = (
         "        ",
     ),
     Planted(
+        "an approval counts again after another one",
+        "decide/repair_orders.py",
+        "found.until <= last.until",
+        "found.until == last.until",
+    ),
+    Planted(
+        "a time to come says that a remedy helped",
+        "decide/fleet_holds.py",
+        "_past(note.helped.get(remedy, 0.0), wall) > resumed",
+        "note.helped.get(remedy, 0.0) > resumed",
+    ),
+    Planted(
+        "a node that died tries a remedy for ever",
+        "decide/fleet_holds.py",
+        "failed | gone | {node}",
+        "failed | {node}",
+    ),
+    Planted(
+        "a driver that an operator's pod brings is touched",
+        "decide/repair_approach.py",
+        "    if owned:\n",
+        "    if False:\n",
+    ),
+    Planted(
+        "what a reboot ended is not told",
+        "publish/repair_lines.py",
+        "after.former_agent_state if before is None",
+        "after.agent_state if before is None",
+    ),
+    Planted(
         "an approval counts twice",
         "decide/repair_orders.py",
-        "if found.text == used:",
+        "if is_used(found, used):",
         "if False:",
     ),
     Planted(

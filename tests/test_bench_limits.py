@@ -129,6 +129,7 @@ def test_a_number_of_an_option(read: Callable[[str], float], word: str, found: f
         "taint.py --flaps 0",
         "taint.py --minutes -1",
         "threads.py --runs x",
+        "unattended.py --runs 0",
     ],
 )
 def test_a_wrong_option(words: str) -> None:

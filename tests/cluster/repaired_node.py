@@ -290,7 +290,8 @@ def repaired(
 ) -> Iterator[Repaired]:
     """A Node whose agent is Ready, with what it has as its account from the shipped manifests.
 
-    `serves`: a remediator runs on its node. `new`: its agent is not started yet, and was never.
+    `waits` are those of repairs, "" for what ships. `serves`: a remediator runs on its node. `new`: its agent is not
+    started yet, and was never.
     """
     published_node.create(cluster, name)
     token = accounts.account(cluster, name, [*accounts.RULES, *SHIPPED, *RIGHTS])
@@ -301,7 +302,7 @@ def repaired(
     node.run("sh", "-c", "mkdir -p /etc/kubernetes && cat >/etc/kubernetes/kubelet.conf", text=KUBECONFIG)
     with Proxy(cluster) as proxy, Relay(node.pid, proxy.port):
         file = cluster.kubeconfig({"token": token}, {"server": proxy.url})
-        options = ("--kubeconfig", str(file), "--node", name, "--repair-waits", waits)
+        options = ("--kubeconfig", str(file), "--node", name, *(("--repair-waits", waits) if waits else ()))
         agent = ClockedAgent(place, node, 0, (*PROGRAM, *options))
         agent.variables = {"NODEPREP_REMEDIATOR_DIR": f"{place}/remediator/socket"}
         agent.configure(config or configuration())
