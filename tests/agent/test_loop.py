@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from nodeprep import __version__, state_file
 from nodeprep.agent.loop import GATE_FILES_PERIOD_SECONDS, Agent, AgentParts
 from nodeprep.agent.reconciler import Reconciler
 from nodeprep.agent.state_writer import StateWriter
+from nodeprep.agent_state import AgentState
 from nodeprep.config.configuration import Settings
 from nodeprep.config.document import ConfigError
 from nodeprep.doors.events.kernel_events import LinkEvents
@@ -22,6 +24,7 @@ from nodeprep.facts.network.links import Links
 from nodeprep.model import Topic
 from nodeprep.publish.gate_files import GateFiles
 from nodeprep.publish.node_status import NodeStatus
+from tests.agent_state_values import attempt
 from tests.status_values import standing, status
 
 OPEN = {"rdma-roce.device", "rdma-roce.ready"}
@@ -174,3 +177,20 @@ def test_a_bad_one_says_which_holds(tmp_path: Path) -> None:
     rounds.bad = None
     rounds.agent._reload()
     assert rounds.agent._reconciler.config_trouble == ""
+
+
+def test_a_start_tells_of_an_attempt_that_a_reboot_ended(tmp_path: Path) -> None:
+    """Once: the next start does not. No other life of an agent could."""
+    root, run, state = (tmp_path / name for name in ("root", "run", "state"))
+    for directory in (root, run, state):
+        directory.mkdir()
+    store = Store(str(state), str(state))
+    known = AgentState("another boot", "uid-1", version=__version__, attempt=attempt(boot_id="another boot"))
+    state_file.save(store, known)
+    for told in (["cut-off"], []):
+        with listening() as lines:
+            means = AgentParts(lambda *_: Host(str(root)), Settings, EventSources(sources=()), store, str(run))
+            agent = Agent(means, Settings())
+            agent._begin()
+            agent.turn(frozenset())
+        assert [one["outcome"] for event, one in lines if event == "repair-ended" and isinstance(one, dict)] == told
