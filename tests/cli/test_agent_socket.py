@@ -52,7 +52,7 @@ def test_a_socket_that_nobody_reads_does_not_hold_a_command(tmp_path: Path) -> N
         stopped.bind(str(path))
         stopped.listen(8)
         began = time.monotonic()
-        with pytest.raises(OSError, match="no whole answer in 5 s"):
+        with pytest.raises(OSError, match="no whole answer in "):
             agent_socket.ask(str(path), "GET", "/report")
         assert time.monotonic() - began < REQUEST_TIMEOUT_SECONDS + SLACK
 
@@ -65,7 +65,7 @@ def test_an_agent_that_drips_does_not_hold_a_command_either(tmp_path: Path) -> N
     began = time.monotonic()
     late = answered(tmp_path, drip)
     assert time.monotonic() - began < REQUEST_TIMEOUT_SECONDS + SLACK
-    assert "no whole answer in 5 s" in str(late)
+    assert "no whole answer in " in str(late)  # 5 s, less what this machine took to begin
 
 
 WRONG = [
