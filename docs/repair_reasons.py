@@ -17,11 +17,13 @@ INTRODUCTION = """\
 Written by `make docs` from docs/repair_reasons.py. Do not edit.
 
 In mode `repair` a remedy is due when the fault that it mends has closed a gate. If it does not run, one word says why.
-The words are a closed set. A fault that is latched, that passed in its last look or that nobody can look at asks for no
-remedy: nodeprep check says so. The line that belongs to the word names the device,
-the pod or the node: it is `repair-suppressed` in the agent's log and RepairSuppressed among the Events of the Node.
+The words are a closed set. The line that belongs to the word names the device, the pod or the node: it is
+`repair-suppressed` in the agent's log and RepairSuppressed among the Events of the Node.
 `nodeprep_repair_suppressed_now` has the words of now, and the board Repairs shows them for the fleet. Of several
 hindrances the first in this order is told.
+
+A fault that is latched, that passed in its last look or that nobody can look at asks for no remedy, and has no word.
+`nodeprep check` says which it is.
 
 NODE, POD, REMEDY and CHECK stand for yours.
 """
@@ -74,10 +76,10 @@ REASONS: Mapping[SuppressionReason, SuppressionAdvice] = {
         {
             "nodeprep check --only CHECK": "on the node: what the new version sees",
             "nodeprep nodes reset NODE": "the node is at fault: judge it anew, and mend it",
-            "kubectl -n nodeprep rollout undo daemonset/nodeprep": "take the version back, both DaemonSets",
-            "kubectl -n nodeprep rollout undo daemonset nodeprep-remediator": "",
+            "kubectl -n nodeprep rollout undo daemonset/nodeprep": "take the agent's version back",
+            "kubectl -n nodeprep rollout undo daemonset nodeprep-remediator": "and the remediator's",
         },
-        "NodeprepRolloutWaits",
+        "NodeprepRepairCannotRun",
     ),
     SuppressionReason.DRILL: SuppressionAdvice(
         "A drill made this fault and undoes it ([drills.md](drills.md)).",
@@ -156,7 +158,7 @@ REASONS: Mapping[SuppressionReason, SuppressionAdvice] = {
     ),
     SuppressionReason.APPROVAL: SuppressionAdvice(
         "The remedy is of class S3, and nobody approved it on this node. An approval counts once, and for seven days at"
-        " most.",
+        " most. It must end later than the last one that was used on this node.",
         WILL,
         "A human approves it, or mends the node by hand.",
         {"nodeprep repair approve REMEDY NODE": "approve one run"},

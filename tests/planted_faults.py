@@ -270,7 +270,7 @@ FAULTS = (
     Planted(
         "an approval that was used seems to count",
         "cli/repair/fleet_history.py",
-        'state = "used" if repair_orders.is_used(found, used) else',
+        'state = "used" if found.text == used else',
         "state =",
     ),
     Planted(

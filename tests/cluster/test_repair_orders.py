@@ -200,6 +200,9 @@ def newer(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(tmp_path), "HOME": "/nonexistent"}
 
 
+FAR = "9999-12-31T23:59:59Z"
+
+
 def test_a_remedy_of_the_third_class_is_approved(fleet: Cluster, newer: dict[str, str]) -> None:
     def approve(*words: str) -> subprocess.CompletedProcess[str]:
         command = (sys.executable, "-m", "nodeprep", "repair", "approve", *words)
@@ -224,13 +227,19 @@ def test_a_remedy_of_the_third_class_is_approved(fleet: Cluster, newer: dict[str
     assert f"it takes the place of '{text}'" in longest.stdout
     longer = approve("firmware", "fleet-1", "--for", "169h")
     assert (longer.returncode, longer.stderr) == (2, "--for: found '169h', wanted at most 168h\n")
-    used = told(fleet, f"{NODES}/fleet-1", APPROVE)
+    used = repair_orders.approval_text("firmware", time.time() + 2 * HOUR)
     fleet.kubectl("annotate", "node", "fleet-1", f"{repair_orders.APPROVED}={used}")  # as its agent notes it
     again = approve("firmware", "fleet-1")
     assert again.returncode == 0, again.stderr
     found = repair_orders.approval(told(fleet, f"{NODES}/fleet-1", APPROVE) or "")
     assert found is not None
-    assert not repair_orders.is_used(found, used or ""), "an hour from now would end before the one of a week"
+    assert not repair_orders.is_used(found, used), "an hour from now would end before it"
+    fleet.kubectl("annotate", "node", "fleet-1", "--overwrite", f"{repair_orders.APPROVED}=firmware;until={FAR}")
+    never = approve("firmware", "fleet-1")
+    said = (
+        f"repair approve: fleet-1: 'firmware;until={FAR}' was used there, and one that ends later is for over 7 days\n"
+    )
+    assert (never.returncode, never.stderr) == (2, said)
     other = approve("link_up", "fleet-1")
     said = "repair approve: link_up is of class S1 and needs no approval; one of class S3 does: firmware\n"
     assert (other.returncode, other.stderr) == (2, said)

@@ -458,7 +458,7 @@ def nobody_runs_a_remedy() -> Story:
 def nothing_can_run() -> Story:
     told = Story("each of the other reasons why repair is on and does nothing, asked again each half minute", 100)
     firing = []
-    for reason in ("memory", "taint", "slot"):
+    for reason in ("memory", "taint", "slot", "disputed"):
         one = told.node(reason)
         asks_again(one, reason, 10, 100)
         firing.append(Firing("NodeprepRepairCannotRun", one, labels=held_back(reason)))
@@ -471,7 +471,7 @@ def nothing_can_run() -> Story:
 def somebody_wants_it_so() -> Story:
     told = Story("what somebody wants so, and what ends by itself, is no alert for hours; an approval is a ticket", 240)
     one = told.node("a")
-    loud = {"budget", "held", "remediator", "memory", "taint", "slot", "approval"}
+    loud = {"budget", "held", "remediator", "memory", "taint", "slot", "disputed", "approval"}
     for reason in set(SuppressionReason) - loud:
         one.says(suppressed(reason), 1, 10)
     waits = told.node("b")

@@ -104,10 +104,20 @@ HELD: list[tuple[tuple[FleetLease, ...], bool, SuppressionReason | None, str]] =
     (fleet(tries("n2", 0.0), tries("n3", 0.0), tries("n4", 0.0)), False, None, ""),
     (fleet(tries("n2"), tries("n3"), tries("n4"), HELPED, orders=RESUMED), False, R.SLOT, ""),  # helped long ago
     (fleet(runs("n2"), runs("n3"), runs("n4")), False, R.SLOT, "tried out on n2, n3, n4"),  # whoever told when
-    (fleet(runs("n2"), runs("n3"), silent(runs("n4"), 15.1)), False, None, ""),  # its node died in the middle
+    # their nodes died in the middle: it did not help there, and within a day that counts
+    (fleet(silent(runs("n2"), 15.1), silent(runs("n3"), 99.0), silent(runs("n4"), 1439)), False, R.HELD, "n2, n3, n4"),
+    (fleet(silent(runs("n2"), 15.1), silent(runs("n3"), 99.0), silent(runs("n4"), 1441)), False, None, ""),
+    (fleet(HELPED, *(silent(runs(one), 31) for one in ("n2", "n3", "n4")), orders=RESUMED), False, None, ""),
     (fleet(runs("n2"), runs("n3"), silent(runs("n4"), 14.9)), False, R.SLOT, ""),
     (fleet(failed("n2"), failed("n3"), silent(runs("n4"), 9e5), tries("n5")), False, R.SLOT, ""),
+    (fleet(tries("n2"), tries("n3"), silent(tries("n4"), 15.1)), False, None, ""),  # it only waited for its turn
     (fleet(silent(failed("n2"), 99.0), silent(failed("n3"), 99.0), tries("n5")), False, R.SLOT, ""),  # it failed there
+    (
+        fleet(*(lease_of(one, unhelpful={REMEDY: 1e12}) for one in ("n2", "n3", "n4")), orders=RESUMED),
+        False,
+        R.HELD,
+        "",
+    ),
     (fleet(tries("n2"), tries("n3"), tries("n4"), lease_of("n9", helped={REMEDY: WALL + 61})), False, R.SLOT, ""),
     (fleet(tries("n2"), tries("n3"), tries("n4"), lease_of("n9", helped={REMEDY: 1e12})), False, R.SLOT, ""),
     (fleet(failed("n2", 1439), failed("n3", 1439), tries("n4")), False, R.SLOT, ""),

@@ -120,6 +120,7 @@ ASKED: list[tuple[Idle, tuple[Pod, ...], str]] = [
     (Idle.RDMA, (pod(phase="Running", host_network=True, devices=("/dev/infiniband",)),), ""),  # its processes tell
     (Idle.NETDEV, (pod(annotations={MULTUS: ""}),), "(networks by Multus)"),
     (Idle.NETDEV, (pod(annotations={MULTUS: ""}, phase="Failed"),), ""),
+    (Idle.NETDEV, (pod(annotations={MULTUS: ""}, owner=PLUGINS),), ""),  # it never ends
     (Idle.RDMA, (pod(phase="Pending", host_network=True, owner=PLUGINS),), ""),  # it may wait for our gate
     (Idle.NOTHING, (pod(phase="Pending", host_network=True),), ""),
     (Idle.NOTHING, (pod(requests={"rdma/hca": 1}),), ""),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nodeprep.agent_state import AgentState, BlindSince, NodeState
+from nodeprep.agent_state import AgentState, BlindSince, Case, NodeState
 from nodeprep.decide import fault_confirmation, rollout, rule_change, stored_state
 from nodeprep.decide.fault_confirmation import ConfirmationPolicy
 from nodeprep.decide.gate_readiness import ProfileReadiness
@@ -137,7 +137,13 @@ def test_is_spared(memory: dict[str, Any], held: dict[str, Any], until: float | 
     failed = case(**(usual | held))
     after = rule_change.deferred(rules, None, failed, NO_JUDGEMENT, 61.0)
     assert after.deferred_until == until
-    assert after.deferred_by == rules.rule_change or not until
+    is_doubted = not until and rules.rule_change != "configuration" and _is_in_time(rules, failed)
+    assert after.deferred_by == (rules.rule_change if until or is_doubted else "")
+
+
+def _is_in_time(rules: AgentState, failed: Case) -> bool:
+    at = rules.rules_changed_at
+    return rules.state is NodeState.READY and at is not None and at <= failed.opened_at < at + RULE_HOLD_SECONDS
 
 
 DOUBTED = [
@@ -152,12 +158,21 @@ DOUBTED = [
 ]
 
 
+@pytest.mark.parametrize("judged", [(), ("port.state",)])
 @pytest.mark.parametrize(("change", "state", "observed", "opened_at", "is_doubted"), DOUBTED)
 def test_what_another_version_finds_on_an_open_gate_may_be_its_own_fault(
-    change: str, state: NodeState, observed: str, opened_at: float, *, is_doubted: bool
+    change: str, state: NodeState, observed: str, opened_at: float, judged: tuple[str, ...], *, is_doubted: bool
 ) -> None:
     """It closes the gate, and stays so over later looks, also when the gate has closed."""
-    rules = agent_state(former_passed={KEY: "4"}, rules_changed_at=50.0, rule_change=change, state=state)
+    was_open = (("rdma", "ready"),) if state is not NodeState.UNHEALTHY else ()
+    rules = agent_state(
+        former_passed={KEY: "4"},
+        former_gates=was_open,
+        rules_changed_at=50.0,
+        rule_change=change,
+        state=state,
+        judged_anew=judged,
+    )
     seen = case(observed=observed, opened_at=opened_at, convicted_at=None)
     first = rule_change.deferred(rules, None, seen, TOO, opened_at)
     assert (first.deferred_until, first.deferred_by) == (None, change if is_doubted else "")
@@ -166,6 +181,25 @@ def test_what_another_version_finds_on_an_open_gate_may_be_its_own_fault(
     assert later.deferred_by == first.deferred_by
     again = rule_change.deferred(closed, later, replace(seen, opened_at=9000.0, convicted_at=9000.0), TOO, 9000.0)
     assert not again.deferred_by
+
+
+def test_the_second_fault_that_another_version_finds_is_doubted_too() -> None:
+    """The first has closed the node by then."""
+    rules = agent_state(
+        former_gates=(("rdma", "ready"),), rules_changed_at=50.0, rule_change="version", state=NodeState.UNHEALTHY
+    )
+    found = rule_change.deferred(rules, None, case(opened_at=300.0, convicted_at=None), NO_JUDGEMENT, 300.0)
+    assert (found.deferred_until, found.deferred_by) == (None, "version")
+
+
+@pytest.mark.parametrize(("later", "doubted"), [(130.0, "version and configuration"), (750.0, "")])
+def test_a_configuration_right_after_a_version_takes_no_doubt_away(later: float, doubted: str) -> None:
+    known = agent_state(configuration="A", state=NodeState.READY, gates=(("rdma", "ready"),))
+    newer = rule_change.after_rule_change(known, "2.0", "A", 100.0)
+    both = rule_change.after_rule_change(newer, "2.0", "B", later)
+    at = later + 20
+    found = rule_change.deferred(both, None, case(observed="5", opened_at=at, convicted_at=None), TOO, at)
+    assert (found.deferred_until, found.deferred_by) == (None, doubted)
 
 
 def test_the_hold_is_ten_minutes() -> None:

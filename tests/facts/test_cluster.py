@@ -147,6 +147,7 @@ OPENING = [
     ({"volumeMounts": [mount("host", readOnly=True)]}, "/dev", ("/dev",)),
     ({"volumeMounts": [mount("host", readOnly=True)]}, "/", ("/",)),
     ({"volumeMounts": [mount("host", subPath="dev/infiniband")]}, "/", ("/dev/infiniband",)),
+    ({"volumeMounts": [mount("host")]}, "//dev/", ("/dev",)),
     ({"volumeMounts": [mount("host")]}, "/devices", ()),
     ({"volumeMounts": [mount("host", subPath="var")]}, "/", ()),
     ({}, "/dev", ()),

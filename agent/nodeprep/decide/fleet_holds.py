@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from nodeprep.decide import fleet_notes, repair_orders
 from nodeprep.decide.fleet_notes import SKEW_SECONDS, FleetLease, RepairNote
 from nodeprep.decide.repair_refusal import SuppressionReason
-from nodeprep.values import Value
+from nodeprep.values import Value, replace
 
 FLEET = "nodeprep-repair"  # the Lease on which humans pause and resume; no agent may write it
 AGENT = "agent-"  # followed by a node: the Lease of its agent
@@ -50,14 +50,14 @@ def hindrance(
     paused = repair_orders.paused(fleet.orders.get(repair_orders.PAUSE), wall, f"the fleet (Lease {FLEET})")
     if paused:
         return FleetHindrance(SuppressionReason.PAUSED, paused)
-    notes = notes_of(known.values())
+    notes = believed(known.values(), wall)
     if node not in notes:
         why = f"the list has no Lease {AGENT}{node}: what this agent says of itself is not there yet"
         return FleetHindrance(SuppressionReason.SLOT, why)
     return (
         _held(notes, remedy, _resumed(fleet, remedy, wall), wall)
         or (_correlated(notes, fault, wall) if serving else None)
-        or _tried_out(known.values(), node, remedy, _resumed(fleet, remedy, wall), wall)
+        or _tried_out(notes, node, remedy, _resumed(fleet, remedy, wall), wall)
     )
 
 
@@ -66,10 +66,34 @@ def notes_of(leases: Iterable[FleetLease]) -> Mapping[str, RepairNote]:
     return {lease.name.removeprefix(AGENT): lease.note for lease in leases if lease.name.startswith(AGENT)}
 
 
+def believed(leases: Iterable[FleetLease], wall: float) -> Mapping[str, RepairNote]:
+    """What each agent says, by its node, as far as it can be so at `wall`, seconds since 1970.
+
+    A time that has not come yet is none at which a remedy helped or was seen held: it would outlast each human's
+    word. That it did not help is believed all the same, and `nodeprep repair resume` names who says so. An agent
+    that renewed nothing for longer than a remedy takes is gone with its node: it tries nothing any more, and what
+    ran there did not help.
+    """
+    return {lease.name.removeprefix(AGENT): _believed(lease, wall) for lease in leases if lease.name.startswith(AGENT)}
+
+
+def _believed(lease: FleetLease, wall: float) -> RepairNote:
+    note = lease.note
+    note = replace(note, helped=_past(note.helped, wall), held=_past(note.held, wall))
+    if lease.renewed is None or wall - lease.renewed <= TRYING_SECONDS:
+        return note
+    died = {remedy: lease.renewed for remedy, at in note.trying.items() if at == fleet_notes.UNDER_WAY}
+    return replace(note, trying={}, unhelpful={**note.unhelpful, **died})
+
+
+def _past(times: Mapping[str, float], wall: float) -> dict[str, float]:
+    return {remedy: at for remedy, at in times.items() if at <= wall + SKEW_SECONDS}
+
+
 def held(leases: Iterable[FleetLease], remedy: str, wall: float) -> FleetHindrance | None:
     """What holds a remedy in the whole fleet because it did not help, None for nothing, at `wall` (since 1970)."""
     known = tuple(leases)
-    return _held(notes_of(known), remedy, resumed_at(known, remedy, wall), wall)
+    return _held(believed(known, wall), remedy, resumed_at(known, remedy, wall), wall)
 
 
 def against(leases: Iterable[FleetLease], remedy: str, wall: float) -> Mapping[str, float]:
@@ -77,8 +101,8 @@ def against(leases: Iterable[FleetLease], remedy: str, wall: float) -> Mapping[s
     known = tuple(leases)
     since = resumed_at(known, remedy, wall)
     said = {
-        node: max(note.unhelpful.get(remedy, 0.0), _seen_held(note, remedy, wall))
-        for node, note in notes_of(known).items()
+        node: max(note.unhelpful.get(remedy, 0.0), note.held.get(remedy, 0.0))
+        for node, note in believed(known, wall).items()
     }
     return {node: at for node, at in said.items() if at > since}
 
@@ -122,7 +146,7 @@ def _held(notes: Mapping[str, RepairNote], remedy: str, resumed: float, wall: fl
     failed = {node: at for node, note in notes.items() if (at := note.unhelpful.get(remedy)) is not None}
     failed = {node: at for node, at in failed.items() if at > max(resumed, wall - UNHELPFUL_SECONDS)}
     blind = [node for node, note in notes.items() if note.unreadable]
-    seen = {node: at for node, note in notes.items() if (at := _seen_held(note, remedy, wall)) > resumed}
+    seen = {node: at for node, note in notes.items() if (at := note.held.get(remedy, 0.0)) > resumed}
     if not seen and (len(failed) + len(blind) < NODES_LIMIT or not failed):
         return None
     at = max([*seen.values(), *failed.values()])
@@ -135,31 +159,11 @@ def _held(notes: Mapping[str, RepairNote], remedy: str, resumed: float, wall: fl
     return FleetHindrance(SuppressionReason.HELD, why, min(at, wall))
 
 
-def _seen_held(note: RepairNote, remedy: str, wall: float) -> float:
-    """When the agent of a note saw a hold, 0 for never."""
-    return _past(note.held.get(remedy, 0.0), wall)
-
-
-def _past(at: float, wall: float) -> float:
-    """A time that has not come yet is none at which anybody saw anything: 0. It would outlast each human's word."""
-    return at if at <= wall + SKEW_SECONDS else 0.0
-
-
-def _is_gone(lease: FleetLease, wall: float) -> bool:
-    """Whether nobody renewed this agent's Lease for longer than a remedy takes: its node is dead."""
-    return lease.renewed is not None and wall - lease.renewed > TRYING_SECONDS
-
-
 def _tried_out(
-    leases: Iterable[FleetLease], node: str, remedy: str, resumed: float, wall: float
+    notes: Mapping[str, RepairNote], node: str, remedy: str, resumed: float, wall: float
 ) -> FleetHindrance | None:
-    """Who tries it in vain so far leaves fewer to try, unless it helped somewhere since a human last looked.
-
-    A node that is gone tries nothing. What failed there counts as ever.
-    """
-    known = tuple(leases)
-    notes, gone = notes_of(known), {one.name.removeprefix(AGENT) for one in known if _is_gone(one, wall)}
-    if any(_past(note.helped.get(remedy, 0.0), wall) > resumed for note in notes.values()):
+    """Who tries it in vain so far leaves fewer to try, unless it helped somewhere since a human last looked."""
+    if any(note.helped.get(remedy, 0.0) > resumed for note in notes.values()):
         return None
     since = max(resumed, wall - UNHELPFUL_SECONDS)
     failed = {other for other, note in notes.items() if note.unhelpful.get(remedy, 0.0) > since}
@@ -167,9 +171,7 @@ def _tried_out(
     first = sorted(
         other
         for other, note in notes.items()
-        if other not in failed | gone | {node}
-        and _tries(note, remedy, wall)
-        and (min(note.trying[remedy], wall), other) < own
+        if other not in failed | {node} and _tries(note, remedy, wall) and (min(note.trying[remedy], wall), other) < own
     )
     if len(first) + len(failed - {node}) < NODES_LIMIT:
         return None

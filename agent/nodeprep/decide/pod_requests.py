@@ -44,12 +44,13 @@ def _resources(pod: Pod, idle: Idle) -> Iterator[str]:
     """The resources of a pod that may be of what must be idle. A claim may be of anything."""
     if pod.claims:
         yield "a resource claim"
-    if MULTUS in pod.annotations:
+    is_of_node = pod.owner is not None and pod.owner.kind == DAEMON_SET
+    if MULTUS in pod.annotations and not is_of_node:
         yield "networks by Multus"
     for resource, count in sorted(pod.requests.items()):
         if count > 0 and not _is_of_others(resource, idle):
             yield f"{count} {resource}"
-    if pod.phase == "Pending" and not (pod.owner is not None and pod.owner.kind == DAEMON_SET):
+    if pod.phase == "Pending" and not is_of_node:
         if pod.host_network:
             yield "the host's network, not started yet"
         yield from (f"{how}, not started yet" for how in pod.devices)

@@ -127,8 +127,8 @@ def _suppression(state: AgentState, case: Case, remedy: Remedy, terms: RepairTer
     for reason, why in (
         (SuppressionReason.MODE, _mode(terms)),
         (SuppressionReason.NOT_BUILT, _not_built(remedy, header)),
-        (SuppressionReason.DISPUTED, _disputed(case)),
         (SuppressionReason.DRILL, _drill(case, terms)),
+        (SuppressionReason.DISPUTED, _disputed(case)),
         (SuppressionReason.CLASS, _class(state, header, terms)),
         (SuppressionReason.OPERATOR_OWNED, driver_owner.hindrance(remedy.playbook, remedy.args, terms.families)),
         (SuppressionReason.PAUSED, _paused(terms)),
@@ -163,7 +163,7 @@ def _disputed(case: Case) -> str:
         return f"only this {rules} takes it for a fault: a human says which {rules} is right (docs/upgrade.md)"
     if not case.deferred_by:
         return ""
-    return f"it came right after another {rules}, which may see wrong: look, then nodeprep nodes reset NODE, or go back"
+    return f"it came right after another {rules}, which may see wrong: look, then nodeprep nodes reset NODE"
 
 
 def _drill(case: Case, terms: RepairTerms) -> str:

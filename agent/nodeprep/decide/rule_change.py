@@ -67,10 +67,15 @@ def after_rule_change(agent_state: AgentState, version: str, configuration: str,
         former_profile=agent_state.former_profile if is_next else agent_state.profile,
         former_waivers=agent_state.former_waivers if is_next else agent_state.waivers,
         rules_changed_at=now,
-        rule_change=change,
+        rule_change=RuleChange.BOTH if _is_of_version(agent_state, now) else change,
         judged_anew=(),
         came_with_rules=tuple(one for one in agent_state.came_with_rules if one in agent_state.unproven_until),
     )
+
+
+def _is_of_version(agent_state: AgentState, now: float) -> bool:
+    """Whether another version came less than ten minutes ago, perhaps with a configuration before or after it."""
+    return is_recent(agent_state, now) and agent_state.rule_change != RuleChange.CONFIGURATION
 
 
 def _change(agent_state: AgentState, version: str, configuration: str) -> RuleChange | None:
@@ -154,7 +159,8 @@ def deferred(agent_state: AgentState, before: Case | None, after: Case, former: 
     is_late = until is not None and after.convicted_at is not None and after.convicted_at >= until
     is_own = until is not None and now < until and not _is_of_rules(agent_state, after, RuleChange.of(change), former)
     if until is None or is_late or is_own:
-        doubt = change or (before.deferred_by if before is not None and before.opened_at == after.opened_at else "")
+        same = before if before is not None and before.opened_at == after.opened_at else None
+        doubt = change or (same.deferred_by if same is not None else _doubt(agent_state, after))
         return replace(after, deferred_until=None, deferred_by="" if doubt == RuleChange.CONFIGURATION else doubt)
     return replace(after, deferred_until=until, deferred_by=change)
 
@@ -174,6 +180,20 @@ def _new_hold(agent_state: AgentState, case: Case) -> tuple[float | None, str]:
     if change != RuleChange.VERSION and case.check in agent_state.judged_anew and not _is_same(agent_state, case):
         return None, ""  # the new configuration saw it pass: what is seen changed since
     return changed_at + RULE_HOLD_SECONDS, change
+
+
+def _doubt(agent_state: AgentState, case: Case) -> str:
+    """By which change nobody knows whether the node changed or the rules see wrong, "" for none.
+
+    Only for a node that was open when the rules changed: with the first fault it closes, and the next is doubted too.
+    In Bootstrap nothing was proven yet by any rules, or a human said that the node is to be judged anew.
+    """
+    changed_at, state = agent_state.rules_changed_at, agent_state.state
+    was_open = any(stage == READY_STAGE for _, stage in agent_state.former_gates)
+    if changed_at is None or not changed_at <= case.opened_at < changed_at + RULE_HOLD_SECONDS:
+        return ""
+    is_asked = state is NodeState.READY or (was_open and state is not NodeState.BOOTSTRAP)
+    return agent_state.rule_change if is_asked else ""
 
 
 def _is_of_rules(agent_state: AgentState, case: Case, change: RuleChange, former: FormerJudgement) -> bool:

@@ -99,7 +99,7 @@ class NodeStatus(Value):
 
     @property
     def former_agent_state(self) -> AgentState:
-        """The agent state that was told of, if this is the first round: what the start itself ended is news."""
+        """In the first round: the agent state as the former life left it, without what this start ended."""
         kept = tuple(one for one in self.agent_state.attempts if one.id not in self.cut_off)
         return replace(self.agent_state, attempts=kept)
 

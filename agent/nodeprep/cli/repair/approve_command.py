@@ -44,6 +44,10 @@ def run(asked: ApproveOptions) -> int:
 def _approve(fleet: Fleet, asked: ApproveOptions, seconds: float) -> int:
     found = fleet_orders.nodes(fleet)
     ends = {name: _end(found.annotations[name], found.now + seconds) for name in sorted(found.annotations)}
+    late = next((name for name, end in ends.items() if end > found.now + repair_orders.APPROVAL_LIMIT_SECONDS), "")
+    if late:
+        used = terminal.clean(found.annotations[late].get(repair_orders.APPROVED, ""))
+        raise UsageError(f"repair approve: {late}: {used!r} was used there, and one that ends later is for over 7 days")
     orders: dict[str, str | None] = {name: repair_orders.approval_text(asked.remedy, end) for name, end in ends.items()}
 
     def says(name: str) -> str:

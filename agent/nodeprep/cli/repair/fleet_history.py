@@ -168,7 +168,9 @@ def _approval_words(text: str, used: str, now: float) -> str:
     if found is None:
         return f"{text}: cannot be read, and approves nothing"
     why = repair_orders.unapproved(found, found.remedy, used, now)
-    state = "used" if repair_orders.is_used(found, used) else "over" if found.until <= now else "approves nothing"
+    state = "used" if found.text == used else "over" if found.until <= now else "approves nothing"
+    if state == "approves nothing" and repair_orders.is_used(found, used):
+        state = "ends no later than one that was used"
     return f"{found.remedy}, until {repair_orders.time_text(found.until)}" + (f": {state}" if why else "")
 
 

@@ -106,7 +106,8 @@ def approve(
 ) -> None:
     """Let a remedy of class S3 run once on each of these Nodes, if a fault asks for it in time.
 
-    It counts once, and takes the place of an earlier approval. The remediator's own manifest must allow the remedy too
+    It counts once, and takes the place of an earlier approval. It ends later than the last one that was used there, so
+    perhaps later than asked for. The remediator's own manifest must allow the remedy too
     (--allow-s3). A remedy of class S1 or S2 needs no approval, and of class S4 none is enough.
 
     \b

@@ -168,7 +168,8 @@ def _containers(spec: Object) -> tuple[Any, ...]:
 def _mounted(spec: Object) -> Iterator[tuple[PurePosixPath, bool]]:
     """The host's paths that its containers mount, and whether each is read-only."""
     volumes = field(spec, list, "volumes")
-    host = {field(one, str, "name"): root for one in volumes if (root := field(one, str, "hostPath", "path"))}
+    paths = ((field(one, str, "name"), field(one, str, "hostPath", "path")) for one in volumes)
+    host = {name: "/" + root.lstrip("/") for name, root in paths if root}  # of "//dev" too
     for mount in (mount for container in _containers(spec) for mount in field(container, list, "volumeMounts")):
         if field(mount, str, "name") in host:
             path = PurePosixPath(host[field(mount, str, "name")], field(mount, str, "subPath"))
@@ -225,7 +226,7 @@ def _of(names: tuple[str, ...], found: Mapping[str, str]) -> dict[str, str]:
 
 
 def _requests(spec: Object) -> dict[str, int]:
-    """What it gets by extended resource: of all containers and sidecars, or of an init container if that is more."""
+    """By extended resource what it gets at least: of all containers and sidecars, or of an init container if more."""
     first = field(spec, list, "initContainers")
     sidecars = [one for one in first if field(one, str, "restartPolicy") == "Always"]
     total: dict[str, int] = {}
