@@ -366,8 +366,8 @@ def test_a_release_with_a_check_that_always_fails(installed: Cluster, image: Cal
     until(lambda: condition(bad.object())["reason"] == "Ready", "no word of it any more")
 
 
-def ended_by(cluster: Cluster, node: Node, how: str) -> None:
-    """One end of the agent's process; returns once the next one is Ready."""
+def ended_by(cluster: Cluster, node: Node, how: str, first: Callable[[], None] = lambda: None) -> None:
+    """One end of the agent's process; returns once the next one is Ready. `first` happens just before a signal."""
     pod = agents(cluster)[node.name]
     path = f"/api/v1/namespaces/nodeprep/pods/{pod['metadata']['name']}"
     if how == "deletion":
@@ -376,7 +376,9 @@ def ended_by(cluster: Cluster, node: Node, how: str) -> None:
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod["metadata"]["name"]}}
         assert cluster.call("POST", f"{path}/eviction", body)[0] == 201
     else:  # as a kubelet stops a container whose liveness probe fails
-        node.run("kill", "-TERM", shipped.first_process(cluster, node))
+        process = shipped.first_process(cluster, node)
+        first()
+        node.run("kill", "-TERM", process)
 
     def is_another() -> bool:
         now = agents(cluster).get(node.name)
@@ -402,10 +404,14 @@ def test_a_node_that_says_that_it_shuts_down_is_closed(installed: Cluster, node:
     """
     path = f"/api/v1/nodes/{node.name}"
     ready = {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": "node is shutting down"}
-    with watched(installed) as seen:
+
+    def shuts_down() -> None:
+        """Just before the end of the agent: at its next look, each 10 s, the kubelet takes it back."""
         others = [one for one in node.object()["status"]["conditions"] if one["type"] != "Ready"]
         assert installed.call("PATCH", f"{path}/status", {"status": {"conditions": [*others, ready]}})[0] == 200
-        ended_by(installed, node, "liveness")
+
+    with watched(installed) as seen:
+        ended_by(installed, node, "liveness", shuts_down)
         until(lambda: is_ready(node) and gates(node) == OPEN, "open again")
     told = [one for _, one in seen.nodes if one["metadata"]["name"] == node.name]
     assert {taints(one).get(UNHEALTHY) for one in told} == {None, "NodeShutdown"}
