@@ -288,14 +288,32 @@ FAULTS = (
     Planted(
         "a time to come says that a remedy helped",
         "decide/fleet_holds.py",
-        "_past(note.helped.get(remedy, 0.0), wall) > resumed",
-        "note.helped.get(remedy, 0.0) > resumed",
+        "helped=_past(note.helped, wall), ",
+        "",
     ),
     Planted(
-        "a node that died tries a remedy for ever",
+        "a remedy in which a node died did it no harm",
         "decide/fleet_holds.py",
-        "failed | gone | {node}",
-        "failed | {node}",
+        "unhelpful={**note.unhelpful, **died}",
+        "unhelpful=note.unhelpful",
+    ),
+    Planted(
+        "a node that died waits for its turn for ever",
+        "decide/fleet_holds.py",
+        "replace(note, trying={}, ",
+        "replace(note, ",
+    ),
+    Planted(
+        "a configuration takes the doubt in a version away",
+        "decide/rule_change.py",
+        "RuleChange.BOTH if _is_of_version(agent_state, now) else change",
+        "change",
+    ),
+    Planted(
+        "the second fault of a bad version is mended",
+        "decide/rule_change.py",
+        "is_asked = state is NodeState.READY or (was_open and state is not NodeState.BOOTSTRAP)",
+        "is_asked = state is NodeState.READY",
     ),
     Planted(
         "a driver that an operator's pod brings is touched",
