@@ -26,8 +26,9 @@ from nodeprep.doors.files.state_store import Store
 from nodeprep.doors.node_host import Host
 from nodeprep.facts import ALL as FACTS
 from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.model import Remedy, not_recorded
+from nodeprep.model import Remedy, Status, not_recorded
 from nodeprep.observer import Observation, Observer
 from nodeprep.repair.remediator_client import RemediatorClient
 from nodeprep.values import replace
@@ -35,6 +36,7 @@ from tests.agent_state_values import agent_state, attempt, case
 from tests.cluster_values import cluster, pod
 from tests.repair_values import TAINT, UID
 from tests.rigs import trees
+from tests.values import changed
 
 MODULE = Remedy("kernel_modules", {"module": "mlx5_core"})
 RESCAN = Remedy("pci_rescan", {"bdf": "0000:5c:00.0"})
@@ -135,3 +137,22 @@ def test_a_validation_looks_at_once(sick: Callable[..., Reconciler]) -> None:
     under_way = attempt("validating", boot_id=one.agent_state.boot_id, step_since=now, wall=clock.wall())
     one.agent_state = replace(one.agent_state, attempt=under_way)
     assert one.wanted(later)[Rdma] <= now
+
+
+@pytest.mark.parametrize("step", ["running", "validating"])
+def test_what_a_play_did_to_a_link_counts_for_no_rate(sick: Callable[..., Reconciler], step: str) -> None:
+    """A play that loads a driver anew takes its links down, and that is no flap; a link lost after it is one."""
+    one = sick()
+    began, facts = one.latest.begun[Links], dict(one.latest.facts)
+    at = {"boot_id": one.agent_state.boot_id, "step_since": began - 1000, "heard_at": began - 1000}
+    one.agent_state = replace(one.agent_state, attempt=attempt(step, **at))
+    Repairing(one, None, RemediatorClient("/nowhere/socket"), lambda: None).turn(RepairNode(uid=UID, taints=(TAINT,)))
+    assert one.agent_state.attempt is not None
+    assert one.agent_state.attempt.step == "validating"
+    links = facts[Links]
+    assert isinstance(links, Links)
+    told = tuple(changed(link, downs=(link.downs or 0) + 5) for link in links.links)
+    facts[Links] = changed(links, links=told)
+    one.consider([Observation(fact, began + 70, 0.001, facts[fact.kind]) for fact in FACTS], {})
+    lost = [finding.subject.port for finding in one.latest.said.get("port.flap", ()) if finding.status is Status.FAIL]
+    assert bool(lost) is (step == "validating")

@@ -60,6 +60,7 @@ class LatestFacts:
         self._taken: set[type] = set()  # since it was last asked which looks are fresh
         self._every: dict[type, float] = {}
         self._window = 0.0  # seconds, the longest over which a check reckons rates
+        self._rates_since = 0.0  # what began before counts for no rate (CLOCK_BOOTTIME seconds)
         self._sees = {check.id: frozenset((*check.needs, *check.uses)) for check in checks}  # what each check may see
         # The facts that checks compare over time.
         self._rated = EXPECTATION_SOURCES.union(*(self._sees[check.id] for check in checks if check.rates))
@@ -89,9 +90,10 @@ class LatestFacts:
             self.facts[kind], self.begun[kind], self.seconds[kind] = one.value, one.began, one.seconds
         return frozenset(changed)
 
-    def forget_rates(self) -> None:
-        """What was seen before now counts for no rate."""
+    def forget_rates(self, now: float) -> None:
+        """What was seen before now counts for no rate, the newest observation included."""
         self._before.clear()
+        self._rates_since = now
 
     def asked_again_at(self) -> dict[type, float]:
         """When what could not be observed is to be asked for again before its period is over: after 15, 30, 60 s ..."""
@@ -257,7 +259,7 @@ class LatestFacts:
 
     def _keep_for_rates(self, kind: type, one: Observation) -> None:
         """Move the observation that this one takes the place of aside, unless one is kept from shortly before it."""
-        if kind not in self.facts or kind not in self._rated:
+        if kind not in self.facts or kind not in self._rated or self.begun[kind] < self._rates_since:
             return
         kept = self._before.setdefault(kind, deque())
         if not kept or self.begun[kind] - kept[-1][0] >= RATE_SAMPLE_SECONDS:

@@ -115,7 +115,7 @@ class Reconciler(Struct):
         self.forgotten = ""
         if inventory:
             self.agent_state = replace(self.agent_state, hardware_profiles=(), baseline=None, parts=())
-        self.latest.forget_rates()
+        self.latest.forget_rates(clock.now())
         self.selection = None
         self._anew = self.proves_anew = True
 

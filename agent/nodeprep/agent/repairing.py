@@ -134,7 +134,8 @@ class Repairing:
             return
         reconciler.agent_state = state
         if attempt_steps.is_validating(state) and not attempt_steps.is_validating(before):
-            reconciler.latest.forget_rates()  # counters of a device that was just bound anew begin at 0
+            # Counters of a device that was just bound anew begin at 0, and links that a play took down are no flaps.
+            reconciler.latest.forget_rates(clock.now())
         reconciler.state_writer.keep(state, clock.now())
 
     def _terms(self, node: RepairNode | None) -> RepairTerms:
