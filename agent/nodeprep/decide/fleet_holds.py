@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from nodeprep.decide import fleet_notes, repair_orders
 from nodeprep.decide.fleet_notes import SKEW_SECONDS, FleetLease, RepairNote
@@ -63,7 +63,7 @@ def hindrance(
 
 def notes_of(leases: Iterable[FleetLease]) -> Mapping[str, RepairNote]:
     """What each agent says, by its node."""
-    return {lease.name.removeprefix(AGENT): lease.note for lease in leases if lease.name.startswith(AGENT)}
+    return {node: lease.note for node, lease in _of_agents(leases)}
 
 
 def believed(leases: Iterable[FleetLease], wall: float) -> Mapping[str, RepairNote]:
@@ -74,7 +74,11 @@ def believed(leases: Iterable[FleetLease], wall: float) -> Mapping[str, RepairNo
     that renewed nothing for longer than a remedy takes is gone with its node: it tries nothing any more, and what
     ran there did not help.
     """
-    return {lease.name.removeprefix(AGENT): _believed(lease, wall) for lease in leases if lease.name.startswith(AGENT)}
+    return {node: _believed(lease, wall) for node, lease in _of_agents(leases)}
+
+
+def _of_agents(leases: Iterable[FleetLease]) -> Iterator[tuple[str, FleetLease]]:
+    return ((one.name.removeprefix(AGENT), one) for one in leases if one.name.startswith(AGENT))
 
 
 def _believed(lease: FleetLease, wall: float) -> RepairNote:

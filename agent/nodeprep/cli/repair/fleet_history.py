@@ -167,11 +167,16 @@ def _approval_words(text: str, used: str, now: float) -> str:
     found = repair_orders.approval(text)
     if found is None:
         return f"{text}: cannot be read, and approves nothing"
-    why = repair_orders.unapproved(found, found.remedy, used, now)
-    state = "used" if found.text == used else "over" if found.until <= now else "approves nothing"
-    if state == "approves nothing" and repair_orders.is_used(found, used):
-        state = "ends no later than one that was used"
-    return f"{found.remedy}, until {repair_orders.time_text(found.until)}" + (f": {state}" if why else "")
+    state = ""
+    if found.text == used:
+        state = ": used"
+    elif found.until <= now:
+        state = ": over"
+    elif repair_orders.is_used(found, used):
+        state = ": ends no later than one that was used"
+    elif repair_orders.unapproved(found, found.remedy, used, now):
+        state = ": approves nothing"
+    return f"{found.remedy}, until {repair_orders.time_text(found.until)}{state}"
 
 
 def _slot_row(slot: FleetLease, now: float) -> Row:
