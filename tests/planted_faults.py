@@ -73,6 +73,12 @@ FAULTS = (
         "case.remedy is None or case.latched or",
         "case.remedy is None or",
     ),
+    Planted(
+        "another Node object frees a latched fault",
+        "decide/gate_readiness.py",
+        "for case in agent_state.cases if case.latched) if discard_reason is ANOTHER_NODE",
+        "for case in agent_state.cases if case.latched) if False",
+    ),
     Planted("a fault is mended at once", "decide/active_faults.py", "now - case.convicted_at >= least_age", "True"),
     Planted(
         "a suspected fault lets a gate open",
@@ -270,8 +276,8 @@ FAULTS = (
     Planted(
         "an approval that was used seems to count",
         "cli/repair/fleet_history.py",
-        'state = "used" if found.text == used else',
-        "state =",
+        'if found.text == used:\n        state = ": used"\n    elif',
+        "if",
     ),
     Planted(
         "a remedy that never helps runs on",

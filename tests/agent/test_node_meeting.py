@@ -27,7 +27,7 @@ from nodeprep.decide.gate_readiness import Mode
 from nodeprep.decide.repair_orders import APPROVED
 from nodeprep.publish.publisher import NodeAnnotations
 from nodeprep.values import replace
-from tests.agent_state_values import past
+from tests.agent_state_values import case, past
 from tests.repair_values import clock, unhealthy
 
 NOW = 1000.0
@@ -70,6 +70,15 @@ def test_another_object_of_the_name_has_proven_nothing() -> None:
         NodeState.BOOTSTRAP,
         {},
     )
+
+
+def test_another_object_of_the_name_frees_no_latched_fault() -> None:
+    """It is the same machine in the same boot: only what mends the device, or a human, says that it is well."""
+    latched = case(latched="such a fault is believed at once and held", latched_at=120.0)
+    known = replace(KNOWN, cases=(latched, case(check="port.errors")))
+    assert node_meeting.meet_node(known, says("u2"), AT, forgetful=False).agent_state.cases == (latched,)
+    later = node_meeting.meet_node(known, says("u2"), replace(AT, now=100.0), forgetful=False)
+    assert later.agent_state.cases == (), "of a damaged memory nothing is known"
 
 
 RESETS = [

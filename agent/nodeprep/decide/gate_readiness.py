@@ -30,6 +30,10 @@ __all__ = [
 
 # Reasons of a closed gate that no conviction gives, in the words of the Node's conditions.
 PROFILE_REFUSED, CANNOT_LOOK, BOOTSTRAP, TO_BE_CONFIRMED = "ProfileRefused", "CannotLook", "Bootstrap", "ToBeConfirmed"
+# Why a stored state says nothing about this boot of this node.
+BOOTED_ANEW = "the node was booted anew"
+ANOTHER_NODE = "the Node is another one than before"
+DAMAGED = "the memory holds times that have not come yet: it is damaged"
 
 
 class Mode(StrEnum):
@@ -89,6 +93,7 @@ class ProfileReadiness(Value):
 def state_at_start(agent_state: AgentState | None, boot_id: str, node_uid: str, now: float) -> AgentState:
     """The agent state at a start: the stored one if it is of this boot and Node, else what outlives a boot.
 
+    Another Node object of this boot has proven nothing, and is the same machine: a latched fault stays latched.
     `agent_state` is None if there is none or if it could not be read. An empty `node_uid`, on either side, is not known
     yet and matches. Call this again once it is known.
     """
@@ -103,6 +108,7 @@ def state_at_start(agent_state: AgentState | None, boot_id: str, node_uid: str, 
             since=now,
             why=discard_reason,
             was_ready=False if _is_another_boot(agent_state, boot_id) else agent_state.was_ready,
+            cases=tuple(case for case in agent_state.cases if case.latched) if discard_reason is ANOTHER_NODE else (),
         )
     elif node_uid and not agent_state.node_uid:
         agent_state = replace(agent_state, node_uid=node_uid)
@@ -122,14 +128,11 @@ def _is_another_boot(agent_state: AgentState, boot_id: str) -> bool:
 def _discard_reason(agent_state: AgentState, boot_id: str, node_uid: str, now: float) -> str:
     """Why the stored state says nothing about this boot of this node. "" if it does."""
     if not boot_id or agent_state.boot_id != boot_id:
-        return "the node was booted anew"
+        return BOOTED_ANEW
+    plausible = stored_state.has_plausible_times(agent_state, now)
     if node_uid and agent_state.node_uid and node_uid != agent_state.node_uid:
-        return "the Node is another one than before"
-    return (
-        ""
-        if stored_state.has_plausible_times(agent_state, now)
-        else "the memory holds times that have not come yet: it is damaged"
-    )
+        return ANOTHER_NODE if plausible else DAMAGED
+    return "" if plausible else DAMAGED
 
 
 def node_gates(profiles: Sequence[AssignedProfile] | Sequence[ProfileReadiness]) -> tuple[str, ...]:
