@@ -33,7 +33,7 @@ from typing import Any, Self
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from tests.rigs import cluster_build, cluster_setup, cluster_tools
+from tests.rigs import cluster_build, cluster_setup, cluster_tools, scratch
 from tests.rigs.cluster_build import CannotStart
 from tests.rigs.cluster_client import Client
 from tests.rigs.cluster_control import Control
@@ -65,6 +65,7 @@ class Cluster(Client):
 
     Attributes:
         directory: the rig's files, with the logs of its programs; it is removed with the rig.
+        node_files: the real nodes' own files, in memory if there is enough; they are removed with it.
         port: on this machine's loopback, leads to the API server.
         nodes: the real ones by name.
 
@@ -87,8 +88,9 @@ class Cluster(Client):
 
     def __enter__(self) -> Self:
         self.directory = Path(tempfile.mkdtemp(prefix="nodeprep-cluster-"))
+        self.node_files = (scratch.roomy() or self.directory) / self.directory.name
         try:
-            self.space = Space(self.directory)
+            self.space = Space(self.directory, self.node_files)
         except BaseException:
             shutil.rmtree(self.directory)
             raise

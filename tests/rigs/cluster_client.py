@@ -24,9 +24,13 @@ T = TypeVar("T")
 
 
 class Client:
-    """A client with all rights. `directory` holds the rig's files, `port` on loopback leads to the API server."""
+    """A client with all rights.
+
+    `directory` holds the rig's files, `node_files` those of its real nodes. `port` on loopback leads to the API server.
+    """
 
     directory: Path
+    node_files: Path
     program: Path
     port: int
     space: Space

@@ -138,7 +138,7 @@ class Node:
         self.boot_id = ""
         self.cluster = cluster
         self._number = number
-        self._tree = cluster.directory / "nodes" / name
+        self._tree = cluster.node_files / name
         self._tools = cluster_tools.tools()
         self._process: subprocess.Popen[str] | None = None
         files(cluster, self._tree, name, number, flags)

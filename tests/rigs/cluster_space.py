@@ -42,13 +42,14 @@ class Space:
         CannotStart: this machine cannot make a network namespace.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, node_files: Path) -> None:
         # Without root: a user namespace in which we are root. A node needs the real one.
         self._user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+        own = (directory, node_files)
         with socket.create_server((HOST, 0)) as listener:
             self.port: int = listener.getsockname()[1]
             self._held = subprocess.Popen(
-                ("unshare", "--net", *self._user, sys.executable, __file__, str(listener.fileno()), str(directory)),
+                ("unshare", "--net", *self._user, sys.executable, __file__, str(listener.fileno()), *map(str, own)),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -88,8 +89,8 @@ def lead_in(listener: socket.socket) -> None:
         Thread(target=carry, args=(theirs, ours), daemon=True).start()
 
 
-def clear_up(directory: Path) -> None:
-    """Kills the processes in this namespace, then removes the cgroups and the directory of the cluster."""
+def clear_up(directory: Path, node_files: Path) -> None:
+    """Kills the processes in this namespace, then removes the cgroups, the nodes' files and the cluster's."""
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         left = False
@@ -98,8 +99,9 @@ def clear_up(directory: Path) -> None:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
         bare = remove_cgroups(f"{directory.name}-*")
+        shutil.rmtree(node_files, ignore_errors=True)
         shutil.rmtree(directory, ignore_errors=True)
-        if bare and not left and not directory.exists():
+        if bare and not left and not (node_files.exists() or directory.exists()):
             return
         time.sleep(0.02)
 
@@ -129,7 +131,6 @@ def remove_cgroups(pattern: str) -> bool:
 
 def main() -> None:
     listener = socket.socket(fileno=int(sys.argv[1]))
-    directory = Path(sys.argv[2])
     subprocess.run(("ip", "link", "set", "lo", "up"), check=True)
     for address in (SERVICE_ADDRESS, GATEWAY):
         subprocess.run(("ip", "address", "add", f"{address}/32", "dev", "lo"), check=True)
@@ -137,7 +138,7 @@ def main() -> None:
     Thread(target=lead_in, args=[listener], daemon=True).start()
     print(READY, flush=True)
     sys.stdin.read()
-    clear_up(directory)
+    clear_up(*map(Path, sys.argv[2:4]))
 
 
 if __name__ == "__main__":
