@@ -257,7 +257,8 @@ def _restart(node: Node, what: str, number: float) -> None:
     elif what == "older" and node.older is not None:
         agent_state, truth, boot, uid = node.older
         same = (boot, uid) == (node.boot, node.uid)
-        _start(node, agent_state, truth.copied() if same else Truth(), closed=not same)
+        other = _of_another_node(truth) if boot == node.boot else Truth()
+        _start(node, agent_state, truth.copied() if same else other, closed=not same)
     elif what == "damaged":
         _start(node, _damaged(node.agent_state, int(number), node.now), Truth(), closed=True)
     elif what == "boot":
@@ -266,9 +267,14 @@ def _restart(node: Node, what: str, number: float) -> None:
         _start(node, node.agent_state, Truth(), closed=True)
     elif what == "node":
         node.uid += 1
-        _start(node, node.agent_state, Truth(), closed=True)
+        _start(node, node.agent_state, _of_another_node(node.truth), closed=True)
     else:
         _start(node, None, Truth(), closed=True)
+
+
+def _of_another_node(truth: Truth) -> Truth:
+    """Of another Node object in the same boot nothing is proven, and what was latched is."""
+    return Truth(convicted=truth.latched, latched=truth.latched)
 
 
 def _damaged(agent_state: AgentState, number: int, now: float) -> AgentState:

@@ -76,8 +76,38 @@ FAULTS = (
     Planted(
         "another Node object frees a latched fault",
         "decide/gate_readiness.py",
-        "for case in agent_state.cases if case.latched) if discard_reason is ANOTHER_NODE",
-        "for case in agent_state.cases if case.latched) if False",
+        "_latched(agent_state.cases) if discard_reason == ANOTHER_NODE",
+        "_latched(agent_state.cases) if False",
+    ),
+    Planted(
+        "a remedy runs for what was seen minutes ago",
+        "decide/repair_approach.py",
+        "terms.clock.now >= at and terms.looked.get(approach.candidate.case.check, 0.0) >= at",
+        "terms.clock.now >= at",
+    ),
+    Planted(
+        "nobody asks for the last look before a remedy",
+        "decide/repair_approach.py",
+        "return dict.fromkeys(look_schedule.observed_facts(check), settled_at(approach, terms))",
+        "return {}",
+    ),
+    Planted(
+        "a daemon that a remedy broke is a fault that changed",
+        "decide/repair_validation.py",
+        "other = case.remedy is not None and case.remedy.playbook != attempt.remedy",
+        "other = case.remedy is None or case.remedy.playbook != attempt.remedy",
+    ),
+    Planted(
+        "a lost disk forgets for the fleet what did not help",
+        "decide/attempt_note.py",
+        "unhelpful={**_unhelpful(found), **state.unhelpful},",
+        "unhelpful=state.unhelpful,",
+    ),
+    Planted(
+        "a node on which jobs may land counts as a new one",
+        "decide/reconciliation.py",
+        "if policy.mode is Mode.OBSERVE or wanted.taint_hindrance:",
+        "if False:",
     ),
     Planted("a fault is mended at once", "decide/active_faults.py", "now - case.convicted_at >= least_age", "True"),
     Planted(

@@ -85,6 +85,7 @@ def terms(now: float = NOW, **different: Any) -> RepairTerms:
         "headers": HEADERS,
         "clock": clock(now, WALL + now - NOW),
         "node": node(),
+        "looked": dict.fromkeys(CHECKS, now),
     }
     return RepairTerms(**(usual | different))
 

@@ -13,7 +13,7 @@ from nodeprep.config import profile_files
 from nodeprep.config.agent_settings import AgentSettings
 from nodeprep.config.assign_rules import AssignRule
 from nodeprep.config.configuration import Settings
-from nodeprep.decide import attempt_note, gate_readiness
+from nodeprep.decide import attempt_note, fleet_notes, gate_readiness
 from nodeprep.decide.attempt_note import ATTEMPTS
 from nodeprep.decide.desired import (
     HARDWARE_PROFILES_ANNOTATION,
@@ -75,7 +75,8 @@ def test_another_object_of_the_name_has_proven_nothing() -> None:
 def test_another_object_of_the_name_frees_no_latched_fault() -> None:
     """It is the same machine in the same boot: only what mends the device, or a human, says that it is well."""
     latched = case(latched="such a fault is believed at once and held", latched_at=120.0)
-    known = replace(KNOWN, cases=(latched, case(check="port.errors")))
+    held_open = replace(latched, deferred_until=900.0)
+    known = replace(KNOWN, cases=(held_open, case(check="port.errors")), rules_changed_at=300.0)
     assert node_meeting.meet_node(known, says("u2"), AT, forgetful=False).agent_state.cases == (latched,)
     later = node_meeting.meet_node(known, says("u2"), replace(AT, now=100.0), forgetful=False)
     assert later.agent_state.cases == (), "of a damaged memory nothing is known"
@@ -121,6 +122,22 @@ def test_a_node_that_lost_its_disk_knows_what_was_tried_and_what_was_approved() 
     assert met.forgotten == ""
     kept_memory = node_meeting.meet_node(lost, kept, AT, forgetful=False).agent_state
     assert (kept_memory.attempts, kept_memory.approved) == ((), "")
+
+
+def test_a_node_that_lost_its_disk_says_to_the_fleet_what_did_not_help() -> None:
+    """A remedy that crashes each node whose disk is empty at each boot would else never be held."""
+    lost = gate_readiness.state_at_start(None, "boot", "u1", NOW)
+    tried = (
+        past("cut-off", remedy="mtu", wall=1.0),
+        past("unreleased", remedy="qos", wall=2.0),
+        past("unreleased", remedy="memlock", wall=3.0),
+        past("released", remedy="memlock", wall=4.0),
+        past("changed", remedy="link_up", wall=5.0),
+    )
+    kept = NodeAnnotations("u1", annotations=((ATTEMPTS, attempt_note.text(unhealthy(attempts=tried))),))
+    met = node_meeting.meet_node(lost, kept, AT, forgetful=True)
+    assert met.agent_state.unhelpful == {"mtu": 1.0, "qos": 2.0}
+    assert fleet_notes.note(met.agent_state, (), False, {}, AT).unhelpful == {"mtu": 1.0, "qos": 2.0}
 
 
 def test_what_was_tried_and_cannot_be_read_is_not_nothing() -> None:

@@ -26,6 +26,7 @@ from nodeprep.doors.files.state_store import Store
 from nodeprep.doors.node_host import Host
 from nodeprep.facts import ALL as FACTS
 from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.machine.pci import Pci
 from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Remedy, Status, not_recorded
@@ -139,20 +140,42 @@ def test_a_validation_looks_at_once(sick: Callable[..., Reconciler]) -> None:
     assert one.wanted(later)[Rdma] <= now
 
 
-@pytest.mark.parametrize("step", ["running", "validating"])
-def test_what_a_play_did_to_a_link_counts_for_no_rate(sick: Callable[..., Reconciler], step: str) -> None:
+FLAPS = [
+    pytest.param("running", ("port.flap",), False, id="the play may have done it"),
+    pytest.param("running", (), True, id="such a play takes no link down"),
+    pytest.param("validating", ("port.flap",), True, id="after the play"),
+]
+
+
+@pytest.mark.parametrize(("step", "disturbs", "counts"), FLAPS)
+def test_what_a_play_did_to_a_link_counts_for_no_rate(
+    sick: Callable[..., Reconciler], step: str, disturbs: tuple[str, ...], *, counts: bool
+) -> None:
     """A play that loads a driver anew takes its links down, and that is no flap; a link lost after it is one."""
     one = sick()
     began, facts = one.latest.begun[Links], dict(one.latest.facts)
     at = {"boot_id": one.agent_state.boot_id, "step_since": began - 1000, "heard_at": began - 1000}
-    one.agent_state = replace(one.agent_state, attempt=attempt(step, **at))
+    one.agent_state = replace(one.agent_state, attempt=attempt(step, disturbs=disturbs, **at))
     Repairing(one, None, RemediatorClient("/nowhere/socket"), lambda: None).turn(RepairNode(uid=UID, taints=(TAINT,)))
     assert one.agent_state.attempt is not None
     assert one.agent_state.attempt.step == "validating"
+    assert flaps(one, facts, began + 70) is counts
+    assert flaps(one, facts, began + 140), "the next one is one again"
+
+
+def flaps(reconciler: Reconciler, facts: dict[type, object], at: float) -> bool:
+    """Whether port.flap says so after a look at this time, at which each link was lost five times more."""
     links = facts[Links]
     assert isinstance(links, Links)
     told = tuple(changed(link, downs=(link.downs or 0) + 5) for link in links.links)
     facts[Links] = changed(links, links=told)
-    one.consider([Observation(fact, began + 70, 0.001, facts[fact.kind]) for fact in FACTS], {})
-    lost = [finding.subject.port for finding in one.latest.said.get("port.flap", ()) if finding.status is Status.FAIL]
-    assert bool(lost) is (step == "validating")
+    reconciler.consider([Observation(fact, at, 0.001, facts[fact.kind]) for fact in FACTS], {})
+    return any(finding.status is Status.FAIL for finding in reconciler.latest.said.get("port.flap", ()))
+
+
+def test_a_fault_is_looked_at_once_more_before_anything_acts(sick: Callable[..., Reconciler]) -> None:
+    one = sick()
+    later = one.latest.begun[Pci] + 5
+    assert one.wanted(later).get(Pci, later) != later
+    one.before_repair = {Pci: later}
+    assert one.wanted(later)[Pci] == later

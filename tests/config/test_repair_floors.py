@@ -213,6 +213,7 @@ class Life:
             waits=self.waits,
             remedy_after=self.own.readiness.remedy_after,
             node=self._node,
+            looked=dict.fromkeys(self.known, self.now),
         )
 
 

@@ -50,8 +50,8 @@ MUTATIONS = (
     Mutation(
         "damaged memory believed",
         "gate_readiness",
-        '""\n        if stored_state.has_plausible_times(agent_state, now)',
-        '""\n        if True',
+        "plausible = stored_state.has_plausible_times(agent_state, now)",
+        "plausible = True",
     ),
     Mutation(
         "stale look counts",

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nodeprep.agent_state import AgentState, NodeState, PassStreak
-from nodeprep.decide import gate_readiness, reconciliation, rule_change
+from nodeprep.decide import gate_readiness, reconciliation, repair_slots, rule_change
 from nodeprep.decide.check_results import CheckObservation
 from nodeprep.decide.desired import AgentTrouble, Desired, Taint
 from nodeprep.decide.gate_readiness import AssignedProfile, Mode
@@ -102,6 +102,28 @@ def test_the_attempt_under_way_counts(step: str, state: NodeState) -> None:
     under_way = attempt(step, step_since=59.0, heard_at=59.0)
     repairing = replace(agent_state, state=NodeState.REPAIRING, cases=(case(convicted_at=51.0),), attempt=under_way)
     assert reconciliation.reconcile(repairing, Observed(FINE), RULES, 60.0)[0].state is state
+
+
+GUARDS = [
+    pytest.param(Mode.GATE, (), False, id="the taint keeps jobs away"),
+    pytest.param(Mode.REPAIR, (), False, id="in mode repair too"),
+    pytest.param(Mode.OBSERVE, (), None, id="nothing does in mode observe"),
+    pytest.param(Mode.REPAIR, (histories.INTOLERANT,), None, id="the taint is withheld"),
+]
+
+
+@pytest.mark.parametrize(("mode", "beside", "was_ready"), GUARDS)
+def test_a_node_on_which_jobs_may_land_is_no_new_one(
+    mode: Mode, beside: tuple[Finding, ...], *, was_ready: bool | None
+) -> None:
+    """It would be mended beside ten others, and at once where all have the same fault."""
+    booted = replace(gate_readiness.state_at_start(None, BOOT, "uid-1", 10.0), was_ready=False)
+    rules = replace(RULES, mode=mode)
+    fresh = {PORT: CheckObservation(20.0, 20.0)}
+    found = Observed((finding(PORT), FINE[1], *beside), fresh, full_round=True)
+    agent_state, _ = reconciliation.reconcile(booted, found, rules, 20.0)
+    assert agent_state.was_ready is was_ready
+    assert repair_slots.is_serving(agent_state) is (was_ready is None)
 
 
 def test_the_kernel_log_frees_a_latch() -> None:

@@ -21,13 +21,19 @@ from nodeprep.decide.repair_approach import (
 )
 from nodeprep.decide.repair_choice import RepairChoice, RepairTerms
 from nodeprep.decide.repair_refusal import SuppressionReason
+from nodeprep.facts.expected.inventory import Expected
+from nodeprep.facts.kubernetes.cluster import Cluster
+from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Remedy
 from nodeprep.values import replace
 from tests import cluster_values
 from tests.agent_state_values import attempt, past
 from tests.repair_values import (
+    CHECKS,
+    DRIVER,
     NOW,
     OWN,
+    PORT,
     RESCAN,
     WALL,
     agent_lease,
@@ -43,6 +49,7 @@ from tests.repair_values import (
 
 STATE = unhealthy(wrong(RESCAN))
 TRAINS = cluster_values.pod(requests={"rdma/hca": 8})
+CHECKS_WITH_FACTS = {**CHECKS, PORT: replace(CHECKS[PORT], needs=(Rdma, Expected, Cluster))}
 R = SuppressionReason
 NODE = NodeRead(NOW, node())
 PODS = PodsRead(NOW + 10, node(), ())
@@ -111,6 +118,26 @@ def test_after_the_wait_the_pods_are_asked_for() -> None:
     early = repair_approach.went_on(walked(NODE), chosen(at=NOW + 9.9), terms(NOW + 9.9)).approach
     assert early is not None
     assert early.step is ApproachStep.SETTLING
+
+
+@pytest.mark.parametrize("looked", [None, NOW, NOW + 9.9])
+def test_nothing_acts_on_what_was_seen_before_the_wait_was_over(looked: float | None) -> None:
+    """A daemon that came back meanwhile, and whose record is read each ten minutes, must not be stopped."""
+    old = terms(NOW + 11, looked={} if looked is None else {PORT: looked, DRIVER: NOW + 10.5})
+    waits = repair_approach.went_on(walked(NODE), chosen(at=NOW + 11), old).approach
+    assert waits is not None
+    assert repair_approach.action(waits, old) == (ApproachAction.WAIT, NOW + 11.5)
+    seen = repair_approach.went_on(waits, chosen(at=NOW + 11), terms(NOW + 11, looked={PORT: NOW + 10})).approach
+    assert seen is not None
+    assert seen.step is ApproachStep.PODS
+
+
+def test_so_all_facts_of_the_fault_are_looked_at_when_the_wait_is_over() -> None:
+    known = terms(checks=CHECKS_WITH_FACTS)
+    assert repair_approach.wanted_facts(walked(NODE), known) == {Rdma: NOW + 10, Cluster: NOW + 10}
+    assert repair_approach.wanted_facts(begun(), known) == {}
+    assert repair_approach.wanted_facts(walked(NODE, PODS), known) == {}
+    assert repair_approach.wanted_facts(None, known) == {}
 
 
 def test_a_young_conviction_waits_longer() -> None:

@@ -58,7 +58,7 @@ class World:
     """One node, its agent, its remediator and the API server. All that is not the agent is the truth."""
 
     def __init__(self) -> None:
-        self.now = NOW
+        self.now = self.looked_at = NOW
         self.mode = Mode.REPAIR
         self.broken = {PORT: False, OTHER: False}
         self.mends = True
@@ -133,6 +133,7 @@ class World:
 
     def look(self, *, saves: bool) -> None:
         found = (self._finding(PORT, Remedy("memlock")), self._finding(OTHER, Remedy("kernel_modules")))
+        self.looked_at = self.now
         fresh = dict.fromkeys(KNOWN, CheckObservation(self.now, self.now))
         observed = Observed(found, fresh, full_round=True, wall=self._wall)
         rules = replace(RULES, mode=self.mode)
@@ -237,6 +238,7 @@ class World:
             clock=clock(self.now, self._wall),
             mode=self.mode,
             node=self._node,
+            looked=dict.fromkeys(KNOWN, self.looked_at),
             memory="" if self.disk_takes else "the disk is full",
         )
 

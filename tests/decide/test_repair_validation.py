@@ -46,7 +46,8 @@ OUTCOMES: list[tuple[Case | None, float, str]] = [
     (wrong(**FREE), 9999.0, "released"),
     (wrong(looks=FAILS, reason="NotActive"), 1.0, "changed"),
     (wrong(Remedy("driver_bind"), looks=FAILS), 1.0, "changed"),
-    (wrong(None, looks=FAILS), 1.0, "changed"),
+    (wrong(None, looks=FAILS), 1.0, ""),  # a daemon that was restarted and fails at its start
+    (wrong(None, looks=FAILS), 120.0, "unreleased"),
     (wrong(looks=(), reason="NotActive"), 1.0, ""),  # as before the play: nothing was seen since
     (wrong(looks=((NOW - 1, False),), reason="NotActive", passes=1), 1.0, ""),
     (None, 1.0, "cut-off"),  # a reset came between

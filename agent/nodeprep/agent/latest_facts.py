@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from math import inf
 
 from nodeprep import check_round
 from nodeprep.decide import look_schedule
@@ -60,7 +61,8 @@ class LatestFacts:
         self._taken: set[type] = set()  # since it was last asked which looks are fresh
         self._every: dict[type, float] = {}
         self._window = 0.0  # seconds, the longest over which a check reckons rates
-        self._rates_since = 0.0  # what began before counts for no rate (CLOCK_BOOTTIME seconds)
+        self._rates_since: dict[str, float] = {}  # by check: what began until then counts for none of its rates
+        self._forgot_at = -inf  # the last of them
         self._sees = {check.id: frozenset((*check.needs, *check.uses)) for check in checks}  # what each check may see
         # The facts that checks compare over time.
         self._rated = EXPECTATION_SOURCES.union(*(self._sees[check.id] for check in checks if check.rates))
@@ -90,10 +92,10 @@ class LatestFacts:
             self.facts[kind], self.begun[kind], self.seconds[kind] = one.value, one.began, one.seconds
         return frozenset(changed)
 
-    def forget_rates(self, now: float) -> None:
-        """What was seen before now counts for no rate, the newest observation included."""
-        self._before.clear()
-        self._rates_since = now
+    def forget_rates(self, now: float, checks: Iterable[str] | None = None) -> None:
+        """What was seen before now counts for no rate of these checks, None for all. The newest look is included."""
+        self._forgot_at = max((now, *self.begun.values()))
+        self._rates_since |= dict.fromkeys(self._sees if checks is None else checks, self._forgot_at)
 
     def asked_again_at(self) -> dict[type, float]:
         """When what could not be observed is to be asked for again before its period is over: after 15, 30, 60 s ..."""
@@ -156,6 +158,10 @@ class LatestFacts:
                 found[check.id] = self._observations[check.id] = look
                 self._counted[check.id] = self._words(check.id)
         return found
+
+    def looked(self) -> Mapping[str, float]:
+        """When the last look at each check began that counted (CLOCK_BOOTTIME seconds)."""
+        return {check: look.began for check, look in self._observations.items()}
 
     def _fails(self, check: str) -> bool:
         return any(finding.status is Status.FAIL for finding in self.said[check])
@@ -242,7 +248,8 @@ class LatestFacts:
         least = self._least(check, wants)
         self._window = max(self._window, least)
         kinds = [kind for kind in (*check.needs, *check.uses) if kind is not Expected]
-        earlier = {kind: self._earlier(kind, least) for kind in (*kinds, *EXPECTATION_SOURCES)}
+        since = self._rates_since.get(check.id, -inf)
+        earlier = {kind: self._earlier(kind, least, since) for kind in (*kinds, *EXPECTATION_SOURCES)}
         anchor = min((kind for kind in check.needs if kind is not Expected), key=self._every.__getitem__)
         now = Look(self.begun[anchor], live=True, facts=self.facts)
         told = {kind: one for kind, one in earlier.items() if one is not None}
@@ -252,17 +259,18 @@ class LatestFacts:
             return now, None
         return now, Look(told[anchor][0], live=True, facts={kind: value for kind, (_, value) in told.items()})
 
-    def _earlier(self, kind: type, least: float) -> tuple[float, object] | None:
-        kept = self._before.get(kind, deque())
+    def _earlier(self, kind: type, least: float, since: float) -> tuple[float, object] | None:
+        kept = [one for one in self._before.get(kind, ()) if one[0] > since]
         until = self.begun.get(kind, 0.0) - least
         return next((one for one in reversed(kept) if one[0] <= until), kept[0] if kept else None)
 
     def _keep_for_rates(self, kind: type, one: Observation) -> None:
         """Move the observation that this one takes the place of aside, unless one is kept from shortly before it."""
-        if kind not in self.facts or kind not in self._rated or self.begun[kind] < self._rates_since:
+        if kind not in self.facts or kind not in self._rated:
             return
         kept = self._before.setdefault(kind, deque())
-        if not kept or self.begun[kind] - kept[-1][0] >= RATE_SAMPLE_SECONDS:
+        is_first = bool(kept) and kept[-1][0] <= self._forgot_at < self.begun[kind]
+        if not kept or is_first or self.begun[kind] - kept[-1][0] >= RATE_SAMPLE_SECONDS:
             kept.append((self.begun[kind], self.facts[kind]))
         while len(kept) > 1 and kept[1][0] <= one.began - self._window:
             kept.popleft()

@@ -64,10 +64,11 @@ class Reconciler(Struct):
     `settings` are the last that could be read, `config_trouble` what is wrong with newer ones, `gate_trouble` what
     keeps gate files from being written or removed, `publish_trouble` what is wrong with writing to the cluster, as
     others can mend it, `forgotten` why nobody knows what was tried here, `drill` the one that runs now, `repair` what
-    its repairs are about (agent/repairing), `waits` the waits of repairs, `exposed` the mount points of the node that
-    the agent could write and should not, `cut_off` the ids of attempts that this start ended. `facts` are the kinds
-    that a full round has looked at, `requests` the count of what was asked of Kubernetes. `proves_anew`: what was
-    looked at before counts no more, so all is to be looked at now.
+    its repairs are about (agent/repairing), `before_repair` when each kind of fact is to be looked at for it, `waits`
+    the waits of repairs, `exposed` the mount points of the node that the agent could write and should not, `cut_off`
+    the ids of attempts that this start ended. `facts` are the kinds that a full round has looked at, `requests` the
+    count of what was asked of Kubernetes. `proves_anew`: what was looked at before counts no more, so all is to be
+    looked at now.
     """
 
     settings: Settings
@@ -89,6 +90,7 @@ class Reconciler(Struct):
     rounds: int = 0
     reconciled_at: float = 0.0
     repair: RepairStatus = NO_REPAIR
+    before_repair: Mapping[type, float] = field(default_factory=dict)
     waits: RepairWaits = SHIPPED_WAITS
     repeat_offenders: tuple[RepeatOffender, ...] = ()
     _wants: Mapping[str, object] = field(default_factory=dict)
@@ -211,7 +213,8 @@ class Reconciler(Struct):
         for check, at in looks.items():
             for kind in look_schedule.stale_facts(CHECKS[check], self.latest.begun, at, RECORDS, now):
                 wanted[kind] = min(wanted.get(kind, at), at)
-        for kind, at in repair_validation.wanted_facts(self.agent_state, CHECKS, self.latest.begun, now).items():
+        judging = repair_validation.wanted_facts(self.agent_state, CHECKS, self.latest.begun, now)
+        for kind, at in (*judging.items(), *self.before_repair.items()):
             wanted[kind] = min(wanted.get(kind, at), at)
         return wanted
 

@@ -118,6 +118,7 @@ class Repairing:
         if not self._calls.busy and (call := self._next_call(choice, terms)) is not None:
             self._calls.submit(call)
         self._reconciler.repair = self._status(choice, terms)
+        self._reconciler.before_repair = repair_approach.wanted_facts(self._approach, terms)
         self.due_at = self._due_at(terms)
         return self._state is not before or self._reconciler.repair != told
 
@@ -133,9 +134,10 @@ class Repairing:
         if state is before:
             return
         reconciler.agent_state = state
-        if attempt_steps.is_validating(state) and not attempt_steps.is_validating(before):
+        attempt = state.attempt
+        if attempt is not None and attempt_steps.is_validating(state) and not attempt_steps.is_validating(before):
             # Counters of a device that was just bound anew begin at 0, and links that a play took down are no flaps.
-            reconciler.latest.forget_rates(clock.now())
+            reconciler.latest.forget_rates(clock.now(), (attempt.check, *attempt.disturbs))
         reconciler.state_writer.keep(state, clock.now())
 
     def _terms(self, node: RepairNode | None) -> RepairTerms:
@@ -159,6 +161,7 @@ class Repairing:
             memory=reconciler.memory_trouble,
             remediator=self._silent or (self._broke if now < self._broke_at + GREETING_SECONDS else ""),
             taint=self._taint_hindrance(own.gate),
+            looked=reconciler.latest.looked(),
         )
 
     def _taint_hindrance(self, gate: GatePolicy) -> str:

@@ -49,7 +49,19 @@ def recalled(state: AgentState, annotation: str | None, clock: BudgetClock) -> t
     if found is None:
         return state, f"{UNREADABLE}: remove it, and nodeprep nodes reset NODE"
     known = {one.id for one in state.attempts}
-    return replace(state, attempts=(*(one for one in found if one.id not in known), *state.attempts)), ""
+    return replace(
+        state,
+        attempts=(*(one for one in found if one.id not in known), *state.attempts),
+        unhelpful={**_unhelpful(found), **state.unhelpful},
+    ), ""
+
+
+def _unhelpful(attempts: Sequence[PastAttempt]) -> dict[str, float]:
+    """Remedies that by these attempts did not help here, with the wall time: the fleet counts the nodes that say so."""
+    last = {
+        one.remedy: one for one in attempts if one.outcome not in (*repair_budget.UNCOUNTED, AttemptOutcome.CHANGED)
+    }
+    return {remedy: one.wall for remedy, one in last.items() if one.outcome != AttemptOutcome.RELEASED}
 
 
 def attempts(annotation: str, now: float = 0.0) -> tuple[PastAttempt, ...] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from nodeprep.agent_state import DEVICE_STAGE, READY_STAGE, AgentState, NodeState, PastAttempt
+from nodeprep.agent_state import DEVICE_STAGE, READY_STAGE, AgentState, Case, NodeState, PastAttempt
 from nodeprep.decide import active_faults, attempt_steps, drill_notice, kubernetes_text, stored_state
 from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.decide.repair_budget import AttemptOutcome
@@ -108,11 +108,16 @@ def state_at_start(agent_state: AgentState | None, boot_id: str, node_uid: str, 
             since=now,
             why=discard_reason,
             was_ready=False if _is_another_boot(agent_state, boot_id) else agent_state.was_ready,
-            cases=tuple(case for case in agent_state.cases if case.latched) if discard_reason is ANOTHER_NODE else (),
+            cases=_latched(agent_state.cases) if discard_reason == ANOTHER_NODE else (),
         )
     elif node_uid and not agent_state.node_uid:
         agent_state = replace(agent_state, node_uid=node_uid)
     return attempt_steps.at_start(agent_state, boot_id, now)
+
+
+def _latched(cases: Iterable[Case]) -> tuple[Case, ...]:
+    """Those that are held. No rule that let a gate stay open in spite of one does so on another Node."""
+    return tuple(replace(case, deferred_until=None) for case in cases if case.latched)
 
 
 def unproven(agent_state: AgentState, now: float) -> AgentState:

@@ -11,6 +11,7 @@ from nodeprep.decide import (
     fault_confirmation,
     gate_readiness,
     repair_budget,
+    repair_slots,
     repair_validation,
     rule_change,
     taint_toleration,
@@ -116,6 +117,8 @@ def reconcile(
         full_round=observed.full_round,
         drill=observed.drill,
     )
+    if policy.mode is Mode.OBSERVE or wanted.taint_hindrance:
+        agent_state = repair_slots.unguarded(agent_state)
     return agent_state, wanted
 
 

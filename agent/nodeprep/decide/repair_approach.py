@@ -1,7 +1,8 @@
 """The steps before anything acts: the gate read back, ten seconds, the pods, the fleet, a slot. Each fails closed.
 
     TAINT     our taint is on the Node, read from the server        -> again and again until it is, or the fault is gone
-    SETTLING  ten seconds, and until the conviction is old enough   -> then the Node once more, with the pods
+    SETTLING  ten seconds, until the conviction is old enough, and a look that still sees the fault
+                                                                    -> then the Node once more, with the pods
     PODS      no unfinished pod asks for what must be idle
     FLEET     own note on the own Lease, then all Leases
     SLOT      one of the slots is ours
@@ -22,6 +23,7 @@ from nodeprep.decide import (
     fleet_notes,
     foreign_maintenance,
     kubernetes_text,
+    look_schedule,
     pod_requests,
     repair_gate,
     repair_orders,
@@ -37,6 +39,7 @@ from nodeprep.newer_python import StrEnum
 from nodeprep.values import Value, field, replace
 
 READ_PERIOD_SECONDS = 2.0  # seconds between two reads of the Node while its taint is awaited
+LOOK_WAIT_SECONDS = 0.5  # seconds between two questions whether the last look has come
 TAINT_LIMIT_SECONDS = 60.0  # seconds for which it is awaited: the publisher looks at the Node each 60 s
 
 
@@ -145,7 +148,8 @@ def action(approach: RepairApproach, terms: RepairTerms) -> tuple[ApproachAction
             read_at = approach.read_at
             return ApproachAction.READ_NODE, now if read_at is None else read_at + READ_PERIOD_SECONDS
         case ApproachStep.SETTLING:
-            return ApproachAction.WAIT, settled_at(approach, terms)
+            at = settled_at(approach, terms)
+            return ApproachAction.WAIT, at if now < at else now + LOOK_WAIT_SECONDS
         case ApproachStep.PODS:
             return ApproachAction.READ_NODE_AND_PODS, now
         case ApproachStep.FLEET:
@@ -162,6 +166,17 @@ def settled_at(approach: RepairApproach, terms: RepairTerms) -> float:
     return max(tainted + terms.waits.settled, approach.candidate.due_at)
 
 
+def wanted_facts(approach: RepairApproach | None, terms: RepairTerms) -> Mapping[type, float]:
+    """When to look at the fault once more before anything acts: at all facts of its check, those of others too.
+
+    Some facts are looked at each ten minutes. A fault that is gone by then must not be mended.
+    """
+    if approach is None or approach.step is not ApproachStep.SETTLING:
+        return {}
+    check = terms.checks[approach.candidate.case.check]
+    return dict.fromkeys(look_schedule.observed_facts(check), settled_at(approach, terms))
+
+
 def went_on(approach: RepairApproach, choice: RepairChoice, terms: RepairTerms) -> ApproachOutcome:
     """The approach as time goes by, and as long as its remedy is the one that is chosen."""
     candidate = choice.candidate
@@ -171,7 +186,7 @@ def went_on(approach: RepairApproach, choice: RepairChoice, terms: RepairTerms) 
     if approach.step is ApproachStep.TAINT and now - approach.began > TAINT_LIMIT_SECONDS:
         why = approach.open_gate or "the taint was not confirmed in time"
         return _given_up(approach, SuppressionReason.TAINT, why, terms)
-    if approach.step is ApproachStep.SETTLING and now >= settled_at(approach, terms):
+    if approach.step is ApproachStep.SETTLING and _is_still_seen(approach, terms):
         return ApproachOutcome(replace(approach, candidate=candidate, step=ApproachStep.PODS))
     if _is_stale(approach, terms):
         return ApproachOutcome(begun(approach.id, candidate, now), give_back=approach.slot.name)
@@ -280,6 +295,12 @@ def deadline(approach: RepairApproach, terms: RepairTerms) -> float:
 def is_ready(approach: RepairApproach, terms: RepairTerms) -> bool:
     """Whether all that the steps saw still counts, so that the attempt may go into the ledger."""
     return approach.step is ApproachStep.READY and not _is_stale(approach, terms)
+
+
+def _is_still_seen(approach: RepairApproach, terms: RepairTerms) -> bool:
+    """Whether a look since the wait was over has seen the fault. After one that did not, another remedy is chosen."""
+    at = settled_at(approach, terms)
+    return terms.clock.now >= at and terms.looked.get(approach.candidate.case.check, 0.0) >= at
 
 
 def _is_stale(approach: RepairApproach, terms: RepairTerms) -> bool:

@@ -45,7 +45,8 @@ class RepairTerms(Value):
     as it was last read from the server, None before. `families` are drivers that an operator's container owns.
     `stopped` are suppressions of approaches that were given up, by `RepairCandidate.key`, each until its time.
     `memory` says why what is done would not be remembered, or what was done is not known; `remediator` why nobody
-    would run a remedy; `taint` why our taint is not set although it is due. Each is "" where all is well.
+    would run a remedy; `taint` why our taint is not set although it is due. Each is "" where all is well. `looked` is
+    when the last look at each check began that counted.
     """
 
     checks: Mapping[str, Check]
@@ -64,6 +65,7 @@ class RepairTerms(Value):
     memory: str = ""
     remediator: str = ""
     taint: str = ""
+    looked: Mapping[str, float] = field(default_factory=dict)
 
 
 class RepairCandidate(Value):

@@ -52,6 +52,11 @@ def met(state: AgentState, stated: str, age: float | None) -> AgentState:
     return replace(state, was_ready=False) if state.was_ready is None and not stated and is_young else state
 
 
+def unguarded(state: AgentState) -> AgentState:
+    """The agent state of a node that no taint of ours keeps jobs from: it may serve, though it was never Ready."""
+    return replace(state, was_ready=None) if state.was_ready is False else state
+
+
 def duration(deadline: float) -> float:
     """For how many seconds a slot is taken for a play with this deadline."""
     return deadline + MARGIN_SECONDS

@@ -142,9 +142,13 @@ def _outcome(state: AgentState, attempt: RepairAttempt, terms: ValidationTerms) 
 
 
 def _has_changed(case: Case, attempt: RepairAttempt) -> bool:
-    """Whether a look since the play shows another reason or asks for another remedy: the first was mended."""
+    """Whether a look since the play shows another reason or asks for another remedy: the first was mended.
+
+    That it asks for none any more proves nothing: a daemon that was restarted and now fails at its start does so.
+    """
     fails = any(fault for _, fault in case.looks[-1:])
-    return fails and repair_budget.fault(case) != repair_budget.fault(attempt)
+    other = case.remedy is not None and case.remedy.playbook != attempt.remedy
+    return fails and (case.reason != attempt.reason or other)
 
 
 def _is_of_validation(attempt: RepairAttempt, look: CheckObservation) -> bool:
