@@ -19,11 +19,10 @@ short_unattended := --runs 1
 short_taint := --flaps 24 --minutes 3
 short_ack := --minutes 3
 program_ack := taint.py requests --ack
-# In this order, $(lanes) at a time: steps that wait longest first, beside a guest and a step that only computes. An
-# emulated guest takes up to a processor, so the guests have the highest priority, and come one after the other. Steps
-# that only compute have the lowest.
-steps := test-kubernetes test-cluster test-lab test-unit test-guests test-provision test-netns chaos sabotage lint fuzz histories test-slurm test-bare
-lanes := 4
+# In this order, $(lanes) at a time: long steps first. An emulated guest takes up to a processor, so the guests have
+# the highest priority. Steps that only compute have the lowest.
+steps := test-guests test-cluster test-lab test-provision test-kubernetes test-unit test-netns chaos sabotage lint fuzz histories test-slurm test-bare
+lanes := 3
 guests := $(addprefix tests/kubernetes/test_,training_pod.py guest.py)
 remedies := tests/provision/test_remedies.py
 # The drills keep their guest to the end of the run, and three more beside it would starve: so those come first.
@@ -124,14 +123,14 @@ test-cluster: ## real API servers; the first build takes minutes
 	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/bare_debian.py packages)" && \
 	.ci/apt $(bench_packages) $(cluster_packages) $$packages
 	$(py) tests/rigs/cluster.py build
-	$(next) $(py) -m pytest -n 4 --dist worksteal --durations 12 $(waiting) tests/cluster tests/daemonset
+	$(next) $(py) -m pytest -n 3 --dist worksteal --durations 12 $(waiting) tests/cluster tests/daemonset
 
 .PHONY: test-kubernetes
 test-kubernetes: ## the shipped manifests on real kubelets, and whole training systems with them
 	@.ci/venv dev
 	@packages="$$($(py) tests/rigs/cluster.py packages)" && .ci/apt $$packages
 	$(py) tests/rigs/cluster.py build
-	$(next) $(py) -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 12 tests/kubernetes/test_rollout.py tests/kubernetes $(systems) $(foreach one,$(guests),--ignore $(one))
+	$(next) $(py) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 12 tests/kubernetes/test_rollout.py tests/kubernetes $(systems) $(foreach one,$(guests),--ignore $(one))
 
 .PHONY: test-lab
 test-lab: ## a QEMU guest with a real RoCE device: each of its faults, found and mended

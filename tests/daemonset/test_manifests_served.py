@@ -133,9 +133,12 @@ def test_it_may_read_all_that_its_facts_ask_for(installed: Cluster, token: str) 
     peer = Peer(installed.url, authority=str(installed.authority))
     access = ApiAccess(NODE, peer, lambda: {"Authorization": f"Bearer {token}"})
     before = len(installed.requests(USER))
-    found = cluster_requests.observe(Host(kubernetes=access))
-    assert isinstance(found, Seen)
-    assert not [value for value in raw(found).values() if isinstance(value, Unreadable)]
+
+    def reads_all() -> bool:
+        found = cluster_requests.observe(Host(kubernetes=access))
+        return isinstance(found, Seen) and not [one for one in raw(found).values() if isinstance(one, Unreadable)]
+
+    until(reads_all, "all is read: on a busy machine the server may be late for the agent's own limit of a second")
     assert {one.split()[0] for one in installed.requests(USER)[before:]} == {"get", "list"}
 
 
