@@ -148,7 +148,7 @@ def test_a_remedy_runs_or_not(
 
 
 def test_every_reason_is_seen_here_or_belongs_to_the_steps() -> None:
-    of_steps = {R.SLOT, R.CORRELATED, R.HELD}  # tests of repair_approach
+    of_steps = {R.SLOT, R.CORRELATED, R.HELD, R.UNSEEN}  # tests of repair_approach
     assert {reason for _, _, reason, _ in ROWS if reason} == set(R) - of_steps
 
 
