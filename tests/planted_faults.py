@@ -92,6 +92,12 @@ FAULTS = (
         "return {kind: again + 600.0 for kind, begun",
     ),
     Planted(
+        "a remedy that is held back lets no other get to its end",
+        "decide/repair_choice.py",
+        "if one.key == terms.approached), next",
+        "if False), next",
+    ),
+    Planted(
         "a fault that the last look does not see is mended",
         "decide/repair_approach.py",
         "is_fresh and approach.candidate.case.subject in look.failing",

@@ -162,6 +162,7 @@ class Repairing:
             remediator=self._silent or (self._broke if now < self._broke_at + GREETING_SECONDS else ""),
             taint=self._taint_hindrance(own.gate),
             last_look=self._last_look(),
+            approached=None if self._approach is None else self._approach.candidate.key,
         )
 
     def _last_look(self) -> LastLook:

@@ -57,7 +57,7 @@ class RepairTerms(Value):
     `stopped` are suppressions of approaches that were given up, by `RepairCandidate.key`, each until its time.
     `memory` says why what is done would not be remembered, or what was done is not known; `remediator` why nobody
     would run a remedy; `taint` why our taint is not set although it is due. Each is "" where all is well. `last_look`
-    is what the newest facts say of the fault that is approached.
+    is what the newest facts say of the fault that is approached, and `approached` which repair that is.
     """
 
     checks: Mapping[str, Check]
@@ -77,6 +77,7 @@ class RepairTerms(Value):
     remediator: str = ""
     taint: str = ""
     last_look: LastLook = field(default_factory=LastLook)
+    approached: CandidateKey | None = None
 
 
 class RepairCandidate(Value):
@@ -122,7 +123,9 @@ def choose(state: AgentState, terms: RepairTerms) -> RepairChoice:
             found.append(RepairCandidate(case, remedy, header, due_at, serving, approved))
         elif now >= due_at:
             suppressed.append(refused)
-    first = next((one for one in found if now >= one.due_at), found[0] if found else None)
+    due = [one for one in found if now >= one.due_at]
+    # One that is on its way goes on: else one that is held back at its end, again and again, lets no other get there.
+    first = next((one for one in due if one.key == terms.approached), next(iter((*due, *found)), None))
     return RepairChoice(first, tuple(suppressed))
 
 
