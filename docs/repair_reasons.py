@@ -181,6 +181,13 @@ REASONS: Mapping[SuppressionReason, SuppressionAdvice] = {
         "Wait until that one was judged.",
         {"nodeprep repair history": "on the host: what runs by hand"},
     ),
+    SuppressionReason.UNSEEN: SuppressionAdvice(
+        "A fault is looked at once more before anything acts, and not all that its check needs could be had: a metadata"
+        " server or the kubelet does not answer.",
+        ITSELF,
+        "The agent tries again. If it cannot look for longer, the check says so.",
+        {"nodeprep check": "on the node: what cannot be looked at, and why"},
+    ),
     SuppressionReason.IDLE: SuppressionAdvice(
         "Somebody uses what the remedy disturbs, or nobody can tell whether somebody does. No pod is ended"
         " for a repair.",

@@ -82,14 +82,32 @@ FAULTS = (
     Planted(
         "a remedy runs for what was seen minutes ago",
         "decide/repair_approach.py",
-        "terms.clock.now >= at and terms.looked.get(approach.candidate.case.check, 0.0) >= at",
-        "terms.clock.now >= at",
+        "return terms.clock.now >= at and is_fresh and",
+        "return terms.clock.now >= at and",
     ),
     Planted(
         "nobody asks for the last look before a remedy",
         "decide/repair_approach.py",
-        "return dict.fromkeys(look_schedule.observed_facts(check), settled_at(approach, terms))",
-        "return {}",
+        "return {kind: again for kind, begun",
+        "return {kind: again + 600.0 for kind, begun",
+    ),
+    Planted(
+        "a remedy that is held back lets no other get to its end",
+        "decide/repair_choice.py",
+        "if one.key == terms.approached), next",
+        "if False), next",
+    ),
+    Planted(
+        "a fault that the last look does not see is mended",
+        "decide/repair_approach.py",
+        "is_fresh and approach.candidate.case.subject in look.failing",
+        "is_fresh",
+    ),
+    Planted(
+        "an approach waits for its last look for ever",
+        "decide/repair_approach.py",
+        "if settling and now > settled_at(approach, terms) + LOOK_LIMIT_SECONDS:",
+        "if False:",
     ),
     Planted(
         "a daemon that a remedy broke is a fault that changed",
@@ -100,7 +118,7 @@ FAULTS = (
     Planted(
         "a lost disk forgets for the fleet what did not help",
         "decide/attempt_note.py",
-        "unhelpful={**_unhelpful(found), **state.unhelpful},",
+        "unhelpful={**_unhelpful(found, clock.boot_id), **state.unhelpful},",
         "unhelpful=state.unhelpful,",
     ),
     Planted(

@@ -10,8 +10,9 @@ from nodeprep.decide.fleet_notes import FleetLease, RepairNote
 from nodeprep.decide.foreign_maintenance import RepairNode
 from nodeprep.decide.remedy_header import Idle, RemedyHeader, SafetyClass
 from nodeprep.decide.repair_budget import BudgetClock
-from nodeprep.decide.repair_choice import RepairTerms
-from nodeprep.model import Remedy
+from nodeprep.decide.repair_choice import LastLook, RepairTerms
+from nodeprep.facts.rdma.rdma import Rdma
+from nodeprep.model import Remedy, Subject
 from nodeprep.values import replace
 from tests.agent_state_values import BOOT, agent_state, case, check, checks
 
@@ -77,6 +78,11 @@ def node(**different: Any) -> RepairNode:
     return RepairNode(**({"uid": UID, "taints": (TAINT,)} | different))
 
 
+def last_look(at: float, *subjects: Subject) -> LastLook:
+    """All that a check needs was looked at then, and these fail, or mlx5_3/1 does."""
+    return LastLook({Rdma: at}, frozenset(subjects or (case().subject,)))
+
+
 def terms(now: float = NOW, **different: Any) -> RepairTerms:
     """Nothing holds anything back."""
     usual: dict[str, Any] = {
@@ -85,7 +91,7 @@ def terms(now: float = NOW, **different: Any) -> RepairTerms:
         "headers": HEADERS,
         "clock": clock(now, WALL + now - NOW),
         "node": node(),
-        "looked": dict.fromkeys(CHECKS, now),
+        "last_look": last_look(now),
     }
     return RepairTerms(**(usual | different))
 

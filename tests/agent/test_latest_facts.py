@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import inf
 
 import pytest
 
 from nodeprep.agent.latest_facts import LatestFacts
 from nodeprep.decide.check_results import CheckObservation
+from nodeprep.decide.repair_choice import LastLook
 from nodeprep.facts.alibaba.imds import Imds
 from nodeprep.job_profile import NO_PROFILE
 from nodeprep.model import (
@@ -367,3 +369,17 @@ def test_consequences_fold_over_checks_that_were_judged_at_different_times() -> 
     told(latest, bus(1.0, 1))
     told(latest, port(2.0, 2))
     assert [(one.check, one.root) for one in latest.findings()] == [("a.root", None), ("b.follows", "a.root")]
+
+
+def test_the_last_look_is_what_the_newest_facts_say_also_where_no_look_counts() -> None:
+    """Facts of a check come one after the other. A look counts when all of them are newer than the one before."""
+    latest = LatestFacts((check(is_one, Port, Bus),))
+    assert latest.last_look("a.b") == LastLook({Port: -inf, Bus: -inf})
+    told(latest, port(90.0, 0), bus(80.0, 0))
+    assert latest.fresh(90.0) == {"a.b": CheckObservation(80.0, 90.0)}
+    told(latest, bus(85.0, 0))
+    assert latest.fresh(91.0) == {}
+    assert latest.last_look("a.b") == LastLook({Port: 90.0, Bus: 85.0}, frozenset({NODE}))
+    told(latest, port(95.0, 1))
+    assert latest.fresh(96.0) == {}
+    assert latest.last_look("a.b") == LastLook({Port: 95.0, Bus: 85.0}, frozenset())

@@ -128,7 +128,8 @@ def test_a_node_that_lost_its_disk_says_to_the_fleet_what_did_not_help() -> None
     """A remedy that crashes each node whose disk is empty at each boot would else never be held."""
     lost = gate_readiness.state_at_start(None, "boot", "u1", NOW)
     tried = (
-        past("cut-off", remedy="mtu", wall=1.0),
+        past("cut-off", remedy="mtu", wall=1.0, boot_id="the former"),
+        past("cut-off", remedy="nm_unmanage", wall=1.5, boot_id="boot"),
         past("unreleased", remedy="qos", wall=2.0),
         past("unreleased", remedy="memlock", wall=3.0),
         past("released", remedy="memlock", wall=4.0),

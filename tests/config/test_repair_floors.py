@@ -35,8 +35,9 @@ from nodeprep.decide.repair_approach import (
     SlotAnswer,
 )
 from nodeprep.decide.repair_attempt import AttemptAction, LedgerSaved, StatusAnswer
-from nodeprep.decide.repair_choice import RepairTerms
+from nodeprep.decide.repair_choice import LastLook, RepairTerms
 from nodeprep.decide.repair_policy import SHIPPED_WAITS, RepairWaits
+from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Confirmation, Finding, Remedy, Status
 from nodeprep.typed_yaml import InvalidValueError
 from nodeprep.values import Struct, replace
@@ -118,9 +119,11 @@ class Life:
             self.own.repair,
             self.waits,
         )
+        found = (self._finding(), finding(OTHER, Status.OK))
+        failing = [one.subject for one in found if one.status is Status.FAIL]
+        self.last_look = LastLook({Rdma: self.now}, frozenset(failing))
         seen = CheckObservation(self.now, self.now)
         fresh = dict.fromkeys(self.known, seen)
-        found = (self._finding(), finding(OTHER, Status.OK))
         observed = Observed(found, fresh, full_round=True, wall=WALL + self.now - NOW)
         self.memory, told = reconciliation.reconcile(self.memory, observed, rules, self.now)
         self.taints = tuple((one.key, one.effect) for one in told.taints)
@@ -213,7 +216,7 @@ class Life:
             waits=self.waits,
             remedy_after=self.own.readiness.remedy_after,
             node=self._node,
-            looked=dict.fromkeys(self.known, self.now),
+            last_look=self.last_look,
         )
 
 

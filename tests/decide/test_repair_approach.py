@@ -19,25 +19,22 @@ from nodeprep.decide.repair_approach import (
     RepairApproach,
     SlotAnswer,
 )
-from nodeprep.decide.repair_choice import RepairChoice, RepairTerms
+from nodeprep.decide.repair_choice import LastLook, RepairChoice, RepairTerms
 from nodeprep.decide.repair_refusal import SuppressionReason
-from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.kubernetes.cluster import Cluster
 from nodeprep.facts.rdma.rdma import Rdma
-from nodeprep.model import Remedy
+from nodeprep.model import Remedy, Subject
 from nodeprep.values import replace
 from tests import cluster_values
 from tests.agent_state_values import attempt, past
 from tests.repair_values import (
-    CHECKS,
-    DRIVER,
     NOW,
     OWN,
-    PORT,
     RESCAN,
     WALL,
     agent_lease,
     fleet,
+    last_look,
     new,
     node,
     slot,
@@ -49,7 +46,6 @@ from tests.repair_values import (
 
 STATE = unhealthy(wrong(RESCAN))
 TRAINS = cluster_values.pod(requests={"rdma/hca": 8})
-CHECKS_WITH_FACTS = {**CHECKS, PORT: replace(CHECKS[PORT], needs=(Rdma, Expected, Cluster))}
 R = SuppressionReason
 NODE = NodeRead(NOW, node())
 PODS = PodsRead(NOW + 10, node(), ())
@@ -120,24 +116,53 @@ def test_after_the_wait_the_pods_are_asked_for() -> None:
     assert early.step is ApproachStep.SETTLING
 
 
-@pytest.mark.parametrize("looked", [None, NOW, NOW + 9.9])
-def test_nothing_acts_on_what_was_seen_before_the_wait_was_over(looked: float | None) -> None:
+SUBJECT = wrong(RESCAN).subject
+EARLY = [
+    pytest.param(LastLook(), id="nothing was looked at"),
+    pytest.param(last_look(NOW + 9.9, SUBJECT), id="before the wait was over"),
+    pytest.param(LastLook({Rdma: NOW + 11, Cluster: NOW + 9}, frozenset({SUBJECT})), id="a record is older"),
+    pytest.param(last_look(NOW + 11, Subject("0000:ff:00.0")), id="another fails now"),
+]
+
+
+@pytest.mark.parametrize("look", EARLY)
+def test_nothing_acts_on_what_was_seen_before_the_wait_was_over(look: LastLook) -> None:
     """A daemon that came back meanwhile, and whose record is read each ten minutes, must not be stopped."""
-    old = terms(NOW + 11, looked={} if looked is None else {PORT: looked, DRIVER: NOW + 10.5})
-    waits = repair_approach.went_on(walked(NODE), chosen(at=NOW + 11), old).approach
+    early = terms(NOW + 11, last_look=look)
+    waits = repair_approach.went_on(walked(NODE), chosen(at=NOW + 11), early).approach
     assert waits is not None
-    assert repair_approach.action(waits, old) == (ApproachAction.WAIT, NOW + 11.5)
-    seen = repair_approach.went_on(waits, chosen(at=NOW + 11), terms(NOW + 11, looked={PORT: NOW + 10})).approach
-    assert seen is not None
-    assert seen.step is ApproachStep.PODS
+    assert repair_approach.action(waits, early) == (ApproachAction.WAIT, NOW + 11.5)
+    late = terms(NOW + 70.1, last_look=look)
+    given_up = repair_approach.went_on(waits, chosen(at=NOW + 70.1), late)
+    assert (given_up.approach, given_up.suppressed and given_up.suppressed.reason) == (None, R.UNSEEN)
+    seen = repair_approach.went_on(waits, chosen(at=NOW + 11), terms(NOW + 11, last_look=last_look(NOW + 10)))
+    assert seen.approach is not None
+    assert seen.approach.step is ApproachStep.PODS
 
 
-def test_so_all_facts_of_the_fault_are_looked_at_when_the_wait_is_over() -> None:
-    known = terms(checks=CHECKS_WITH_FACTS)
-    assert repair_approach.wanted_facts(walked(NODE), known) == {Rdma: NOW + 10, Cluster: NOW + 10}
-    assert repair_approach.wanted_facts(begun(), known) == {}
-    assert repair_approach.wanted_facts(walked(NODE, PODS), known) == {}
-    assert repair_approach.wanted_facts(None, known) == {}
+ASKED = [
+    # now, when each of two facts was looked at, what is wanted when
+    (5.0, 4.0, 4.0, {Rdma: 10.0, Cluster: 10.0}),
+    (10.5, 10.1, 4.0, {Cluster: 10.0}),
+    (19.9, 10.1, 4.0, {Cluster: 10.0}),
+    (20.0, 10.1, 4.0, {Cluster: 20.0}),
+    (20.0, 10.1, 10.0, {}),
+]
+
+
+@pytest.mark.parametrize(("now", "rdma", "cluster", "wanted"), ASKED)
+def test_so_all_that_its_check_needs_is_looked_at_when_the_wait_is_over(
+    now: float, rdma: float, cluster: float, wanted: dict[type, float]
+) -> None:
+    """What did not come is asked for again: a record may be late, or its keeper."""
+    known = terms(NOW + now, last_look=LastLook({Rdma: NOW + rdma, Cluster: NOW + cluster}))
+    asked = repair_approach.wanted_facts(walked(NODE), known)
+    assert asked == {kind: NOW + at for kind, at in wanted.items()}
+
+
+def test_nobody_asks_for_a_look_in_another_step() -> None:
+    known = terms(last_look=LastLook({Rdma: NOW - 1}))
+    assert [repair_approach.wanted_facts(one, known) for one in (None, begun(), walked(NODE, PODS))] == [{}] * 3
 
 
 def test_a_young_conviction_waits_longer() -> None:

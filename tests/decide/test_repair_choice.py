@@ -148,7 +148,7 @@ def test_a_remedy_runs_or_not(
 
 
 def test_every_reason_is_seen_here_or_belongs_to_the_steps() -> None:
-    of_steps = {R.SLOT, R.CORRELATED, R.HELD}  # tests of repair_approach
+    of_steps = {R.SLOT, R.CORRELATED, R.HELD, R.UNSEEN}  # tests of repair_approach
     assert {reason for _, _, reason, _ in ROWS if reason} == set(R) - of_steps
 
 
@@ -317,3 +317,21 @@ def test_eight_devices_in_use_all_day_leave_the_other_remedies_their_attempts() 
             state = replace(state, attempts=(past("refused", refused="in-use", at=at, wall=terms(at).clock.wall),))
         at += 30.0
     assert 24 <= asked <= RemediatorLimits().attempts / 8 + 5
+
+
+def test_one_that_is_on_its_way_goes_on_and_lets_none_pass_that_is_due() -> None:
+    """A remedy that waits for pods is approached again and again. Without this no other would get to its end."""
+    first, second = wrong(LINK_UP), wrong(RESCAN, check_id=DRIVER, place="0000:ff:00.0")
+    state = unhealthy(first, second)
+    usual = repair_choice.choose(state, terms()).candidate
+    assert usual is not None
+    for case in (first, second):
+        assert case.remedy is not None
+        key = repair_choice.key_of(case, case.remedy)
+        chosen = repair_choice.choose(state, terms(approached=key)).candidate
+        assert chosen is not None
+        assert chosen.key == key
+    young = unhealthy(first, wrong(RESCAN, ago=5.0, check_id=DRIVER, place="0000:ff:00.0"))
+    early = repair_choice.choose(young, terms(approached=repair_choice.key_of(second, RESCAN))).candidate
+    assert early is not None
+    assert early.remedy == LINK_UP

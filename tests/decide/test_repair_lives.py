@@ -37,7 +37,8 @@ from nodeprep.decide.repair_approach import (
     SlotAnswer,
 )
 from nodeprep.decide.repair_attempt import AttemptAction, LedgerSaved, RunAnswer, StatusAnswer
-from nodeprep.decide.repair_choice import RepairTerms
+from nodeprep.decide.repair_choice import LastLook, RepairTerms
+from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Finding, Remedy, Status
 from nodeprep.values import replace
 from tests import cluster_values
@@ -58,7 +59,8 @@ class World:
     """One node, its agent, its remediator and the API server. All that is not the agent is the truth."""
 
     def __init__(self) -> None:
-        self.now = self.looked_at = NOW
+        self.now = NOW
+        self.last_look = LastLook()
         self.mode = Mode.REPAIR
         self.broken = {PORT: False, OTHER: False}
         self.mends = True
@@ -133,7 +135,9 @@ class World:
 
     def look(self, *, saves: bool) -> None:
         found = (self._finding(PORT, Remedy("memlock")), self._finding(OTHER, Remedy("kernel_modules")))
-        self.looked_at = self.now
+        check = PORT if self.approach is None else self.approach.candidate.case.check
+        failing = (one.subject for one in found if one.check == check and one.status is Status.FAIL)
+        self.last_look = LastLook({Rdma: self.now}, frozenset(failing))
         fresh = dict.fromkeys(KNOWN, CheckObservation(self.now, self.now))
         observed = Observed(found, fresh, full_round=True, wall=self._wall)
         rules = replace(RULES, mode=self.mode)
@@ -238,7 +242,7 @@ class World:
             clock=clock(self.now, self._wall),
             mode=self.mode,
             node=self._node,
-            looked=dict.fromkeys(KNOWN, self.looked_at),
+            last_look=self.last_look,
             memory="" if self.disk_takes else "the disk is full",
         )
 

@@ -89,9 +89,11 @@ class Cluster(Client):
     def __enter__(self) -> Self:
         self.directory = Path(tempfile.mkdtemp(prefix="nodeprep-cluster-"))
         self.node_files = (scratch.roomy() or self.directory) / self.directory.name
+        self.node_files.mkdir(mode=0o700)
         try:
             self.space = Space(self.directory, self.node_files)
         except BaseException:
+            shutil.rmtree(self.node_files)
             shutil.rmtree(self.directory)
             raise
         try:

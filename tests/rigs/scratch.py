@@ -28,6 +28,12 @@ def roomy() -> Path | None:
     A file system that is mounted with `discard` and has no journal tells the disk of each removed file, and waits for
     it: 2 ms a file. The images of one node are 8,000 files.
     """
-    if not MEMORY.is_dir() or shutil.disk_usage(MEMORY).free < ROOM_BYTES:
+    if not MEMORY.is_dir() or min(shutil.disk_usage(MEMORY).free, _available()) < ROOM_BYTES:
         return None
     return MEMORY
+
+
+def _available() -> int:
+    """The bytes that programs can still have (MemAvailable)."""
+    lines = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
+    return next(int(words[1]) * 1024 for words in lines if words[0] == "MemAvailable:")

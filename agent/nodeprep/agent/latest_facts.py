@@ -10,6 +10,7 @@ from nodeprep import check_round
 from nodeprep.decide import look_schedule
 from nodeprep.decide.check_results import CheckObservation
 from nodeprep.decide.look_schedule import RECORD_VALIDITY_SECONDS
+from nodeprep.decide.repair_choice import LastLook
 from nodeprep.facts import ALL as FACTS
 from nodeprep.facts.expected.inventory import Expected
 from nodeprep.facts.machine.pci import Pci
@@ -159,9 +160,11 @@ class LatestFacts:
                 self._counted[check.id] = self._words(check.id)
         return found
 
-    def looked(self) -> Mapping[str, float]:
-        """When the last look at each check began that counted (CLOCK_BOOTTIME seconds)."""
-        return {check: look.began for check, look in self._observations.items()}
+    def last_look(self, check: str) -> LastLook:
+        """What the newest facts say of a check, and when each that it needs was looked at."""
+        kinds = look_schedule.observed_facts(next(one for one in self.checks if one.id == check))
+        failing = (one.subject for one in self.said.get(check, ()) if one.status is Status.FAIL)
+        return LastLook({kind: self.begun.get(kind, -inf) for kind in kinds}, frozenset(failing))
 
     def _fails(self, check: str) -> bool:
         return any(finding.status is Status.FAIL for finding in self.said[check])

@@ -46,7 +46,7 @@ from nodeprep.decide.repair_approach import (
     SlotAnswer,
 )
 from nodeprep.decide.repair_attempt import AttemptAction, LedgerSaved, RunAnswer, StatusAnswer
-from nodeprep.decide.repair_choice import CandidateKey, RepairChoice, RepairTerms
+from nodeprep.decide.repair_choice import CandidateKey, LastLook, RepairChoice, RepairTerms
 from nodeprep.decide.repair_refusal import Suppression, SuppressionReason
 from nodeprep.doors import clock
 from nodeprep.publish import log_lines
@@ -161,8 +161,14 @@ class Repairing:
             memory=reconciler.memory_trouble,
             remediator=self._silent or (self._broke if now < self._broke_at + GREETING_SECONDS else ""),
             taint=self._taint_hindrance(own.gate),
-            looked=reconciler.latest.looked(),
+            last_look=self._last_look(),
+            approached=None if self._approach is None else self._approach.candidate.key,
         )
+
+    def _last_look(self) -> LastLook:
+        """At the fault that is approached. Of others nobody asks."""
+        latest, approach = self._reconciler.latest, self._approach
+        return LastLook() if approach is None else latest.last_look(approach.candidate.case.check)
 
     def _taint_hindrance(self, gate: GatePolicy) -> str:
         status = self._reconciler.status

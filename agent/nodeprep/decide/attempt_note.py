@@ -52,16 +52,24 @@ def recalled(state: AgentState, annotation: str | None, clock: BudgetClock) -> t
     return replace(
         state,
         attempts=(*(one for one in found if one.id not in known), *state.attempts),
-        unhelpful={**_unhelpful(found), **state.unhelpful},
+        unhelpful={**_unhelpful(found, clock.boot_id), **state.unhelpful},
     ), ""
 
 
-def _unhelpful(attempts: Sequence[PastAttempt]) -> dict[str, float]:
-    """Remedies that by these attempts did not help here, with the wall time: the fleet counts the nodes that say so."""
+def _unhelpful(attempts: Sequence[PastAttempt], boot_id: str) -> dict[str, float]:
+    """Remedies that by these attempts did not help here, with the wall time: the fleet counts the nodes that say so.
+
+    What a boot cut off is one. What was cut off in this boot tells nothing.
+    """
     last = {
         one.remedy: one for one in attempts if one.outcome not in (*repair_budget.UNCOUNTED, AttemptOutcome.CHANGED)
     }
-    return {remedy: one.wall for remedy, one in last.items() if one.outcome != AttemptOutcome.RELEASED}
+    return {
+        remedy: one.wall
+        for remedy, one in last.items()
+        if one.outcome == AttemptOutcome.UNRELEASED
+        or (one.outcome == AttemptOutcome.CUT_OFF and one.boot_id != boot_id)
+    }
 
 
 def attempts(annotation: str, now: float = 0.0) -> tuple[PastAttempt, ...] | None:

@@ -1,7 +1,7 @@
 """The steps before anything acts: the gate read back, ten seconds, the pods, the fleet, a slot. Each fails closed.
 
     TAINT     our taint is on the Node, read from the server        -> again and again until it is, or the fault is gone
-    SETTLING  ten seconds, until the conviction is old enough, and a look that still sees the fault
+    SETTLING  ten seconds, until the conviction is old enough, and then a look that still sees the fault
                                                                     -> then the Node once more, with the pods
     PODS      no unfinished pod asks for what must be idle
     FLEET     own note on the own Lease, then all Leases
@@ -23,7 +23,6 @@ from nodeprep.decide import (
     fleet_notes,
     foreign_maintenance,
     kubernetes_text,
-    look_schedule,
     pod_requests,
     repair_gate,
     repair_orders,
@@ -40,6 +39,8 @@ from nodeprep.values import Value, field, replace
 
 READ_PERIOD_SECONDS = 2.0  # seconds between two reads of the Node while its taint is awaited
 LOOK_WAIT_SECONDS = 0.5  # seconds between two questions whether the last look has come
+LOOK_PERIOD_SECONDS = 10.0  # seconds until a fact that could not be had is asked for again
+LOOK_LIMIT_SECONDS = 60.0  # seconds for which the last look is awaited: others may be mended meanwhile
 TAINT_LIMIT_SECONDS = 60.0  # seconds for which it is awaited: the publisher looks at the Node each 60 s
 
 
@@ -167,14 +168,16 @@ def settled_at(approach: RepairApproach, terms: RepairTerms) -> float:
 
 
 def wanted_facts(approach: RepairApproach | None, terms: RepairTerms) -> Mapping[type, float]:
-    """When to look at the fault once more before anything acts: at all facts of its check, those of others too.
+    """When to look at the fault once more before anything acts: at all facts that its check needs, records too.
 
-    Some facts are looked at each ten minutes. A fault that is gone by then must not be mended.
+    Some facts are looked at each ten minutes. A fault that is gone by then must not be mended. What could not be had is
+    asked for again each ten seconds.
     """
     if approach is None or approach.step is not ApproachStep.SETTLING:
         return {}
-    check = terms.checks[approach.candidate.case.check]
-    return dict.fromkeys(look_schedule.observed_facts(check), settled_at(approach, terms))
+    at, now = settled_at(approach, terms), terms.clock.now
+    again = at + max(now - at, 0.0) // LOOK_PERIOD_SECONDS * LOOK_PERIOD_SECONDS
+    return {kind: again for kind, begun in terms.last_look.begun.items() if begun < at}
 
 
 def went_on(approach: RepairApproach, choice: RepairChoice, terms: RepairTerms) -> ApproachOutcome:
@@ -186,7 +189,11 @@ def went_on(approach: RepairApproach, choice: RepairChoice, terms: RepairTerms) 
     if approach.step is ApproachStep.TAINT and now - approach.began > TAINT_LIMIT_SECONDS:
         why = approach.open_gate or "the taint was not confirmed in time"
         return _given_up(approach, SuppressionReason.TAINT, why, terms)
-    if approach.step is ApproachStep.SETTLING and _is_still_seen(approach, terms):
+    settling = approach.step is ApproachStep.SETTLING
+    if settling and now > settled_at(approach, terms) + LOOK_LIMIT_SECONDS:
+        why = f"not all that {candidate.case.check} needs could be looked at since the wait was over"
+        return _given_up(approach, SuppressionReason.UNSEEN, why, terms)
+    if settling and _is_still_seen(approach, terms):
         return ApproachOutcome(replace(approach, candidate=candidate, step=ApproachStep.PODS))
     if _is_stale(approach, terms):
         return ApproachOutcome(begun(approach.id, candidate, now), give_back=approach.slot.name)
@@ -298,9 +305,10 @@ def is_ready(approach: RepairApproach, terms: RepairTerms) -> bool:
 
 
 def _is_still_seen(approach: RepairApproach, terms: RepairTerms) -> bool:
-    """Whether a look since the wait was over has seen the fault. After one that did not, another remedy is chosen."""
-    at = settled_at(approach, terms)
-    return terms.clock.now >= at and terms.looked.get(approach.candidate.case.check, 0.0) >= at
+    """Whether a look since the wait was over sees the fault. After one that does not, another remedy is chosen soon."""
+    at, look = settled_at(approach, terms), terms.last_look
+    is_fresh = bool(look.begun) and min(look.begun.values()) >= at
+    return terms.clock.now >= at and is_fresh and approach.candidate.case.subject in look.failing
 
 
 def _is_stale(approach: RepairApproach, terms: RepairTerms) -> bool:

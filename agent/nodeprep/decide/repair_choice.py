@@ -32,10 +32,21 @@ from nodeprep.decide.repair_plan import UNBUILT_REMEDIES
 from nodeprep.decide.repair_policy import SHIPPED_WAITS, RepairPolicy, RepairWaits
 from nodeprep.decide.repair_refusal import Suppression, SuppressionReason
 from nodeprep.decide.rule_change import RuleChange
-from nodeprep.model import Check, Remedy
+from nodeprep.model import Check, Remedy, Subject
 from nodeprep.values import Value, field
 
 CandidateKey = tuple[Fault, tuple[tuple[str, str], ...]]  # the fault, with its remedy and arguments
+
+
+class LastLook(Value):
+    """What the newest facts say of one check, be it counted yet or not.
+
+    `begun` is when each fact that it needs was last looked at (CLOCK_BOOTTIME seconds), `failing` are the subjects that
+    fail by these facts.
+    """
+
+    begun: Mapping[type, float] = field(default_factory=dict)
+    failing: frozenset[Subject] = frozenset()
 
 
 class RepairTerms(Value):
@@ -45,8 +56,8 @@ class RepairTerms(Value):
     as it was last read from the server, None before. `families` are drivers that an operator's container owns.
     `stopped` are suppressions of approaches that were given up, by `RepairCandidate.key`, each until its time.
     `memory` says why what is done would not be remembered, or what was done is not known; `remediator` why nobody
-    would run a remedy; `taint` why our taint is not set although it is due. Each is "" where all is well. `looked` is
-    when the last look at each check began that counted.
+    would run a remedy; `taint` why our taint is not set although it is due. Each is "" where all is well. `last_look`
+    is what the newest facts say of the fault that is approached, and `approached` which repair that is.
     """
 
     checks: Mapping[str, Check]
@@ -65,7 +76,8 @@ class RepairTerms(Value):
     memory: str = ""
     remediator: str = ""
     taint: str = ""
-    looked: Mapping[str, float] = field(default_factory=dict)
+    last_look: LastLook = field(default_factory=LastLook)
+    approached: CandidateKey | None = None
 
 
 class RepairCandidate(Value):
@@ -111,7 +123,9 @@ def choose(state: AgentState, terms: RepairTerms) -> RepairChoice:
             found.append(RepairCandidate(case, remedy, header, due_at, serving, approved))
         elif now >= due_at:
             suppressed.append(refused)
-    first = next((one for one in found if now >= one.due_at), found[0] if found else None)
+    due = [one for one in found if now >= one.due_at]
+    # One that is on its way goes on: else one that is held back at its end, again and again, lets no other get there.
+    first = next((one for one in due if one.key == terms.approached), next(iter((*due, *found)), None))
     return RepairChoice(first, tuple(suppressed))
 
 

@@ -27,6 +27,7 @@ class SuppressionReason(StrEnum):
     APPROVAL = "approval"  # it runs only where a human approved it
     REMEDIATOR = "remediator"  # nobody runs it, or the remediator refused
     BUSY = "busy"  # another remedy runs here, or is being judged
+    UNSEEN = "unseen"  # what the fault rests on could not be looked at once more
     IDLE = "idle"  # somebody uses the device, or nobody can tell
     SLOT = "slot"  # as many nodes as may are in repair
     CORRELATED = "correlated"  # the same fault on several nodes at once: the fault is elsewhere
