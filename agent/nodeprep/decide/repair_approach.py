@@ -191,8 +191,7 @@ def went_on(approach: RepairApproach, choice: RepairChoice, terms: RepairTerms) 
         return _given_up(approach, SuppressionReason.TAINT, why, terms)
     settling = approach.step is ApproachStep.SETTLING
     if settling and now > settled_at(approach, terms) + LOOK_LIMIT_SECONDS:
-        why = f"not all that {candidate.case.check} needs could be looked at since the wait was over"
-        return _given_up(approach, SuppressionReason.UNSEEN, why, terms)
+        return _given_up(approach, SuppressionReason.UNSEEN, _why_unseen(approach, terms), terms)
     if settling and _is_still_seen(approach, terms):
         return ApproachOutcome(replace(approach, candidate=candidate, step=ApproachStep.PODS))
     if _is_stale(approach, terms):
@@ -309,6 +308,16 @@ def _is_still_seen(approach: RepairApproach, terms: RepairTerms) -> bool:
     at, look = settled_at(approach, terms), terms.last_look
     is_fresh = bool(look.begun) and min(look.begun.values()) >= at
     return terms.clock.now >= at and is_fresh and approach.candidate.case.subject in look.failing
+
+
+def _why_unseen(approach: RepairApproach, terms: RepairTerms) -> str:
+    case, at, begun = approach.candidate.case, settled_at(approach, terms), terms.last_look.begun
+    late = ", ".join(sorted(kind.__name__ for kind, last in begun.items() if last < at))
+    if late:
+        return (
+            f"{case.name}: no look at {late} for {LOOK_LIMIT_SECONDS:g} s; one that still sees {case.reason} is wanted"
+        )
+    return f"{case.name}: the last look does not see {case.reason} any more; it waits for passes that count"
 
 
 def _is_stale(approach: RepairApproach, terms: RepairTerms) -> bool:
