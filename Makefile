@@ -156,7 +156,7 @@ test-guests: ## QEMU guests with a real RoCE device that are nodes, and train
 test-bare: ## the set-up itself, on a bare Debian 12
 	@.ci/venv dev
 	@packages=$$($(py) tests/rigs/bare_debian.py packages) && .ci/apt $$packages
-	$(py) -m pytest -m bare
+	$(py) -m pytest -m bare tests/test_setup.py
 
 .PHONY: fuzz
 fuzz: ## 3,000 damaged trees, or COUNT=: no traceback, no hang, no false READY

@@ -20,6 +20,7 @@ from tests.rigs.cluster_space import Space
 from tests.rigs.waiting import SECONDS
 
 PATCH = "application/merge-patch+json"
+SHOWN = 80  # characters of an argument: a program would hide what kubectl said of it
 T = TypeVar("T")
 
 
@@ -152,7 +153,8 @@ class Client:
             check=False,
         )
         if done.returncode:
-            raise RuntimeError(f"kubectl {' '.join(words)}: {done.returncode}: {(done.stderr or done.stdout).strip()}")
+            asked = " ".join(word if len(word) < SHOWN else f"{word[:SHOWN]}..." for word in words)
+            raise RuntimeError(f"kubectl {asked}: {done.returncode}: {(done.stderr or done.stdout).strip()}")
         return done.stdout
 
     def environment(self) -> dict[str, str]:

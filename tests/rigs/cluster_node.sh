@@ -34,6 +34,11 @@ export GOGC=400 # as for the servers in cluster.py: containerd and the kubelet c
 # A timer may be late by 4 ms. Children inherit it, so containers have it too (ADR 0024).
 echo 4000000 >"/proc/$$/timerslack_ns"
 
+if [ "$apart" ]; then
+    # TREE may lie in /dev/shm, and a pod mounts /dev with all that is mounted below it. No mount of a node belongs there.
+    mount --bind "$tree" /mnt
+    tree=/mnt
+fi
 mount --make-rshared / # pods may ask for propagation; it ends at this namespace
 for directory in $own; do mkdir -p "$tree/$directory"; done
 find "$tree/run" -mindepth 1 -delete

@@ -170,7 +170,8 @@ def _next(link: Transport, until: float, connect_seconds: float, what: str, step
 
 
 def _late(what: str, seconds: float) -> HttpFailure:
-    return HttpFailure(Why.TIMEOUT, f"no {what} in {round(seconds, 1):g} s", connected=False)
+    given = max(0.0, seconds)  # less than 0: we had no processor until after the deadline
+    return HttpFailure(Why.TIMEOUT, f"no {what} in {round(given, 1):g} s", connected=False)
 
 
 # As getaddrinfo gives it: family, type, protocol, canonical name, address.
