@@ -300,27 +300,12 @@ class TestNothingIsLeft:
         assert marked(mark) == []
 
 
-FREEZER = Path("/sys/fs/cgroup/freezer")
 FREEZE = """
 import sys
 directory = sys.argv[1]
 open(f"{directory}/cgroup.procs", "w").write("0")
 open(f"{directory}/freezer.state", "w").write("FROZEN")
 """
-
-
-@pytest.fixture
-def freezer() -> Iterator[Path]:
-    """A cgroup of Linux' first version. Who is frozen in it sleeps in the kernel, and SIGKILL does not wake him."""
-    directory = FREEZER / uuid.uuid4().hex
-    try:
-        directory.mkdir()
-    except OSError as reason:
-        pytest.skip(f"this machine has no freezer of cgroup v1: {reason}")
-    yield directory
-    (directory / "freezer.state").write_text("THAWED")
-    until(lambda: not (directory / "cgroup.procs").read_text(), "the end of what was frozen")
-    directory.rmdir()
 
 
 def test_who_sleeps_in_the_kernel_is_named_and_not_waited_for(tmp_path: Path, freezer: Path) -> None:

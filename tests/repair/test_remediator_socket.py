@@ -429,16 +429,16 @@ def test_kill_9_never_runs_an_attempt_twice_nor_loses_one(tmp_path: Path, when: 
     assert when not in ("its task runs", "it is done") or ran == 1
 
 
-def test_an_attempt_whose_process_cannot_start_has_its_end(tmp_path: Path) -> None:
+def test_an_attempt_whose_process_cannot_start_is_refused(tmp_path: Path) -> None:
     """It has descriptors left for a caller and for the ledger, and none for the pipes of one process more."""
     remediator = Remediator(tmp_path, before=NODE)
     with remediator.serving() as process:
         most = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
         resource.prlimit(process.pid, resource.RLIMIT_NOFILE, (descriptors(process.pid) + 5, most[1]))
         _, began = remediator.ask(HELLO, remediator_process.run_request(interface="eth7"))
-        assert began == {"status": "running"}
+        assert began["refused"]["reason"] == "missing-tool"
         told = remediator_process.ended(remediator)
-        assert (told["rc"], told["end"]) == (1, "broken")
+        assert (told["rc"], told["end"], told["refused"]) == (None, "refused", "missing-tool")
         assert "Too many open files" in told["why"]
         resource.prlimit(process.pid, resource.RLIMIT_NOFILE, most)
         _, began = remediator.ask(HELLO, remediator_process.run_request("1" * 32, interface="eth7"))
@@ -475,6 +475,28 @@ def test_who_repairs_the_host_is_named_by_the_hosts_own_path(tmp_path: Path) -> 
                 holding.kill()
         assert told["refused"] == "busy"
         assert told["why"].endswith(f"repairs this node ({locks}/lock): wait until it has ended")
+
+
+NO_HOST = [
+    # words before the remediator, its lock's directory, the refusal, words of why
+    (("setpriv", "--bounding-set", "-sys_admin"), "/run/lock-of-repair", "missing-tool", "setns: Operation not"),
+    ((), "/proc/lock-of-repair", "ledger", "/proc/lock-of-repair: No such file or directory"),
+]
+
+
+@pytest.mark.parametrize(("before", "locks", "refused", "why"), NO_HOST, ids=["no-right", "no-lock"])
+def test_what_could_not_begin_is_refused(
+    tmp_path: Path, before: tuple[str, ...], locks: str, refused: str, why: str
+) -> None:
+    """It is no try of the remedy: three such nodes would have it held in the whole fleet."""
+    with remediator_process.host() as first:
+        process = f"/proc/{first.pid}"
+        remediator = Remediator(tmp_path, "--host-process", process, "--lock-dir", locks, before=before)
+        with remediator.serving():
+            remediator.ask(HELLO, remediator_process.run_request(remedy="terway_dirs"))
+            told = remediator_process.ended(remediator)
+        assert (told["end"], told["refused"]) == ("refused", refused), told
+        assert why in told["why"]
 
 
 def test_a_host_process_that_is_none_is_named(tmp_path: Path) -> None:

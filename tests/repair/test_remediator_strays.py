@@ -127,3 +127,29 @@ def test_nothing_is_left(
                 assert members(group) == {process.pid}
                 assert (there(host), there(own)) == before
         assert members(group) == set()
+
+
+FREEZE = "echo 0 > {0}/cgroup.procs; echo FROZEN > {0}/freezer.state; sleep 1"
+
+
+def test_what_sleeps_in_the_kernel_runs_until_it_is_gone(directory: Path, group: Path, freezer: Path) -> None:
+    """Neither is its attempt over, nor does another begin beside it."""
+    with remediator_process.host(*MEMORY) as first:
+        remediator = playing(directory, group, f"/proc/{first.pid}", shell(FREEZE.format(freezer)))
+        with remediator.serving() as process:
+            request = remediator_process.run_request("0" * 32, PLAYBOOK)
+            request["run"]["deadline"] = 20
+            assert remediator.ask(HELLO, request)[1] == {"status": "running"}
+            hangs = until(
+                lambda: [one for one in remediator.log() if one["event"] == "attempt-hangs"], "who hangs is told"
+            )
+            (frozen,) = hangs[0]["processes"]
+            assert frozen.startswith("sh (")
+            assert remediator.ask({"status": {"attempt": "0" * 32}})[0]["status"] == "running"
+            (_, second) = remediator.ask(HELLO, remediator_process.run_request("1" * 32, PLAYBOOK))
+            assert second["refused"]["reason"] == "busy"
+            (freezer / "freezer.state").write_text("THAWED")
+            told = remediator_process.ended(remediator, "0" * 32)
+            assert (told["end"], members(group)) == ("timed-out", {process.pid})
+            (_, third) = remediator.ask(HELLO, remediator_process.run_request("2" * 32, PLAYBOOK))
+            assert third == {"status": "running"}

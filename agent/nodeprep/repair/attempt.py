@@ -1,7 +1,9 @@
 """The process of one attempt: it proves that the remedy may run, and runs it, with the lock of the node.
 
 `remediator` starts it. Its standard input is one line of JSON, the order, and then stays open as long as the attempt is
-wanted: at its end everything is ended. Its standard output is one line for each task and at last one for the end.
+wanted: at its end everything is ended. Its standard output is one line for each task and at last one for the end. What
+sleeps in the kernel outlives its kill: then a line names it, and the end comes when it is gone. Meanwhile the lock is
+held.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from threading import Thread
 from typing import Any
 
@@ -73,7 +75,7 @@ def main() -> None:
         Thread(target=_end_with_input, name="end-with-input", daemon=True).start()
         end = perform(told)
     except NoHostTree as error:
-        end = AttemptEnd("broken", why=str(error))
+        end = AttemptEnd("refused", RunRefusal.MISSING_TOOL, str(error))
     except KeyboardInterrupt:
         end = AttemptEnd("interrupted", why="it was cancelled, or the remediator ended; what ran was ended")
     _tell({**asdict(end), "why": end.why[:WHY_CHARACTERS]})
@@ -89,12 +91,14 @@ def perform(order: AttemptOrder) -> AttemptEnd:
     """Prove and run. A remedy that may not run is refused with its reason."""
     header = remedy_files.headers()[order.remedy]
     host = Host(order.host_root or "/")
+    is_held = False
     try:
         with RepairLock(
             f"{order.host_root}{order.locks}", f"the remediator (attempt {order.attempt})", shows_pid=False
         ) as lock:
             _hold(host, header, order)
-            outcome = remedy_act.run(host, _act(header, order, lock.descriptor), _tell_task)
+            is_held = True
+            outcome = remedy_act.run(host, _act(header, order, lock.descriptor), _tell_task, _tell_hangs)
     except RefusedRun as refused:
         return AttemptEnd("refused", refused.reason, str(refused))
     except RepairUnderWay as busy:
@@ -102,7 +106,8 @@ def perform(order: AttemptOrder) -> AttemptEnd:
     except AnsibleMissing as missing:
         return AttemptEnd("refused", RunRefusal.MISSING_TOOL, str(missing))
     except OSError as error:
-        return AttemptEnd("broken", why=_on_host(order, f"{error.filename or header.name}: {error.strerror}"))
+        why = _on_host(order, f"{error.filename or header.name}: {error.strerror}")
+        return AttemptEnd("broken", why=why) if is_held else AttemptEnd("refused", RunRefusal.LEDGER, why)
     return _ended(outcome)
 
 
@@ -146,6 +151,10 @@ def _ended(outcome: RunOutcome) -> AttemptEnd:
 
 def _tell_task(line: TaskLine) -> None:
     _tell({"task": line.task, "result": line.result})
+
+
+def _tell_hangs(processes: Sequence[str]) -> None:
+    _tell({"hangs": [*processes]})
 
 
 def _tell(told: Mapping[str, Any]) -> None:

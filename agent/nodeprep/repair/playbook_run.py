@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -64,8 +64,15 @@ def require_ansible() -> None:
         raise AnsibleMissing
 
 
-def run(play: PlaybookRun, say: Callable[[TaskLine], None] = lambda _: None) -> RunOutcome:
+def run(
+    play: PlaybookRun,
+    say: Callable[[TaskLine], None] = lambda _: None,
+    hangs: Callable[[Sequence[str]], None] | None = None,
+) -> RunOutcome:
     """Run a playbook and tell `say` of each task when it has ended. Afterwards nothing is left of it.
+
+    But who sleeps in the kernel cannot be ended. With `hangs`, it hears who that is, and then they are awaited, for as
+    long as it takes. Without it, they are named and left.
 
     Raises:
         AnsibleMissing: the extra `repair` is not installed.
@@ -83,7 +90,7 @@ def run(play: PlaybookRun, say: Callable[[TaskLine], None] = lambda _: None) -> 
                 for told in _messages(process, began + play.deadline + supervisor.KILLING + MARGIN):
                     story.hear(told)
                 if story.end is not None and story.end["left"]:
-                    process.kill()  # its own end waits for them
+                    _await_or_leave(process, story.end["left"], hangs)
             errors.seek(0)
             words = errors.read().decode(errors="replace")
         if story.end is None:
@@ -91,6 +98,17 @@ def run(play: PlaybookRun, say: Callable[[TaskLine], None] = lambda _: None) -> 
     finally:
         shutil.rmtree(private, ignore_errors=True)  # the supervisor has done it, unless it was killed
     return _outcome(story, story.end, play, clock.now() - began)
+
+
+def _await_or_leave(
+    process: subprocess.Popen[bytes], left: Sequence[str], hangs: Callable[[Sequence[str]], None] | None
+) -> None:
+    """The supervisor's own end waits for what is left."""
+    if hangs is None:
+        process.kill()
+        return
+    hangs(left)
+    process.wait()
 
 
 def _order(play: PlaybookRun) -> Mapping[str, Any]:

@@ -65,13 +65,14 @@ class Caller(Struct):
 
 
 class _Running(Struct):
-    """The attempt that runs now."""
+    """The attempt that runs now. `hangs`: of its play something sleeps in the kernel, and is awaited."""
 
     record: RepairRecord
     process: subprocess.Popen[bytes]
     until: float
     tasks: list[Mapping[str, str]] = field(default_factory=list)
     is_cancelled: bool = False
+    hangs: bool = False
 
 
 class Remediator:
@@ -181,8 +182,10 @@ class Remediator:
         try:
             process = self._started(header, request)
         except OSError as error:
-            self._write_end(replace(record, state=RunEnd.BROKEN, why=f"{sys.executable}: {error.strerror}"))
-            return
+            why = f"{sys.executable}: {error.strerror}"
+            refusal = f"{RunRefusal.MISSING_TOOL}: {why}"
+            self._write_end(replace(record, at=clock.wall(), state=repair_history.REFUSED, why=refusal))
+            raise RefusedRun(RunRefusal.MISSING_TOOL, why) from error
         self._running = _Running(record, process, clock.now() + request.deadline + MARGIN_SECONDS)
         Thread(target=self._await, args=(self._running, request.check), name="attempt", daemon=True).start()
 
@@ -229,6 +232,9 @@ class Remediator:
             told = _told(line)
             if "task" in told:
                 self._heard(running, told)
+            if "hangs" in told:
+                running.hangs = True
+                self._log({"event": "attempt-hangs", "attempt": running.record.id, "processes": told["hangs"]})
         code = running.process.wait()
         ended = {"end": repair_history.INTERRUPTED, "why": f"the attempt's process ended with {code}"}
         return told if "end" in told else ended
@@ -246,8 +252,10 @@ class Remediator:
     def _guard(self, running: _Running) -> None:
         try:
             running.process.wait(max(running.until - clock.now(), 0.0))
-        except subprocess.TimeoutExpired:  # one that sleeps in the kernel stays, and nothing else runs meanwhile
-            self._log({"event": "attempt-hangs", "attempt": running.record.id})
+        except subprocess.TimeoutExpired:
+            if running.hangs and not running.is_cancelled:
+                return  # it waits for what sleeps in the kernel, and nothing else runs meanwhile
+            self._log({"event": "attempt-hangs", "attempt": running.record.id, "processes": [running.process.pid]})
             running.process.kill()
 
     def _ended(self, running: _Running, told: Mapping[str, Any], check: bool) -> None:

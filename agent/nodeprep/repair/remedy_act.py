@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from nodeprep.config import remedy_files
@@ -87,15 +87,21 @@ def idle(host: Host, header: RemedyHeader, args: Mapping[str, str], ignored: Col
     return idle_proof.prove(host, target, header.safety, ignored)
 
 
-def run(host: Host, act: RemedyAct, say: Callable[[TaskLine], None]) -> RunOutcome:
+def run(
+    host: Host,
+    act: RemedyAct,
+    say: Callable[[TaskLine], None],
+    hangs: Callable[[Sequence[str]], None] | None = None,
+) -> RunOutcome:
     """Run the playbook and what it ends with, or the act of the container runtime. Raises what `playbook_run.run` does.
 
-    `say` hears of each task that has ended. What follows a playbook has the rest of its time.
+    `say` hears of each task that has ended, and `hangs` of what cannot be ended, as there. What follows a playbook has
+    the rest of its time.
     """
     if act.header.is_act:
         return container_restart.restart(CriClient(host), act.args.get(POD), act.seconds, say, check=act.check)
     playbook = remedy_files.directory() / f"{act.header.name}.yml"
     play = PlaybookRun(str(playbook), act.seconds, act.args, act.check, act.on_host, act.host_root, act.held)
-    outcome = playbook_run.run(play, say)
+    outcome = playbook_run.run(play, say, hangs)
     rest = min(AGENT_SECONDS, max(act.seconds - outcome.seconds, 0.0))
     return agent_restart.after(host, act.header, outcome, rest, say, check=act.check)
