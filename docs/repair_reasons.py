@@ -151,7 +151,7 @@ REASONS: Mapping[SuppressionReason, SuppressionAdvice] = {
         "NodeprepRepairBudgetSpent",
     ),
     SuppressionReason.BACK_OFF: SuppressionAdvice(
-        "The last try did not help. The next one comes after 1, 5 and 30 minutes.",
+        "The last try did not help. The next one comes a minute after the first, and five after the second.",
         ITSELF,
         "Wait. After the third try it is `budget`.",
         {"nodeprep check": "on the node: what still fails"},

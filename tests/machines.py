@@ -343,12 +343,3 @@ SHAPES: dict[str, Machine] = {
 
 # Not drawn at random: of a kind of two speeds the slow ones are warned of, with and without a fault.
 TWO_RATES = Machine((*bonded(dual(2, rate=200.0)), Function(4, "0000:90:00.0")))
-# Nor this: on such cards a warning about a spare may go when the port that carries its card dies too
-# (docs/adr/0030). The exit code holds.
-THREE_SPEEDS = Machine(
-    tuple(
-        replace(Function(3 * card + function, f"0000:{0x40 + card:02x}:00.{function}"), rate=rate)
-        for card in (0, 1)
-        for function, rate in ((1, 400.0), (0, 200.0), (2, 100.0))
-    )
-)

@@ -13,7 +13,6 @@ from nodeprep.decide.repair_budget import BudgetClock
 from nodeprep.decide.repair_choice import LastLook, RepairTerms
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Remedy, Subject
-from nodeprep.values import replace
 from tests.agent_state_values import BOOT, agent_state, case, check, checks
 
 NOW, WALL = 1000.0, 1.8e9
@@ -121,7 +120,3 @@ def fleet(*others: FleetLease, orders: dict[str, str] | None = None) -> tuple[Fl
 
 def without(leases: tuple[FleetLease, ...], name: str) -> tuple[FleetLease, ...]:
     return tuple(lease for lease in leases if lease.name != name)
-
-
-def saying(lease: FleetLease, **note: Any) -> FleetLease:
-    return replace(lease, note=replace(lease.note, **note))

@@ -56,7 +56,6 @@ def memlock(limit: int) -> Facts:
     return (low, rdma(devices=(device(),)), expected())
 
 
-OLD_RECORD = (imds(), kernel(), recorded(terway=terway_node(known(), synced=500 * 3600.0)), terway())
 STALE = (terway(), cluster(node=node_object(conditions=(condition(age=3600.0),))))
 PHYSICAL = {
     "symbol-errors-per-hour": "symbol_error",

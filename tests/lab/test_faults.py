@@ -26,7 +26,6 @@ SET_UP_RAIL = (
     f"until [ -e /sys/class/net/{RAIL.netdev} ]; do sleep 0.1; done; ip link set {RAIL.netdev} up mtu 9000; "
     f"ethtool -s {RAIL.netdev} speed 100000 duplex full; ip address add {RAIL.address} dev {RAIL.netdev}; {ADD_LINK}"
 )
-RIGS_OWN = ("time.sync", "fs.mounts")
 PCI = "/sys/bus/pci/devices"
 PORT = f"{RDMA_DEVICE}/1"
 FATAL = f"mlx5_core {RAIL.bdf}: device's health compromised - reached miss count"

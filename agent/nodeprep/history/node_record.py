@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from nodeprep.values import Value, field
@@ -86,12 +86,6 @@ def record_of(text: bytes) -> NodeRecord | None:
         return NodeRecord(float(time), float(at), boot, event, found) if is_sound else None
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RecursionError):
         return None
-
-
-def records_of(lines: Iterable[bytes]) -> tuple[list[NodeRecord], int]:
-    """The records, and how many lines are none."""
-    found = [record_of(one) for one in lines]
-    return [one for one in found if one is not None], sum(one is None for one in found)
 
 
 def _cut(value: Any, characters: int) -> Any:

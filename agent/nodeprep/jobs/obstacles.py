@@ -19,7 +19,6 @@ CORDON = NodeTaint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 NO_EXECUTE = "NoExecute"
 PODS = "pods"
 OVERCOMMITTED = ("cpu", "memory")
-PORTS_SHOWN = 3
 NO_TERM = "a node affinity without any term"
 
 

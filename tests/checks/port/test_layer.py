@@ -44,11 +44,6 @@ def rail(index: int, layer: str = "InfiniBand", card: str = CARD, **different: A
     return port(device=f"mlx5_{index}", bdf=f"0000:{index:02x}:00.0", layer=layer, like=f"{card} {layer}", **different)
 
 
-def of_first(*ports: Port) -> str:
-    verdict = verdicts(CHECK, rdma(*ports), expected())[0]
-    return f"{verdict.status} {verdict.reason}"
-
-
 ODD = rail(0, "Ethernet", state=DOWN)
 PEERS = (rail(1), rail(2), rail(3))
 

@@ -23,7 +23,6 @@ N = TypeVar("N", int, float)
 ACTIVE = "4"
 SLOWER = 2.0  # times: a kind that is slower than the rails by more than this is not counted with them (docs/adr/0030)
 NEVER_CABLED = "say so with nodeprep profile capture --accept port.state, or with exclude"
-NO_KINDS = Kinds()
 
 
 class Expectancy(Value, Generic[T]):

@@ -25,7 +25,6 @@ WIDTHS = {
     "port_xmit_packets": 32,
     "port_rcv_packets": 32,
 }
-TRAFFIC = ("port_xmit_packets", "port_rcv_packets")
 # hw_counters by name, whichever driver offers them: mlx5, rxe, efa, bnxt_re, irdma.
 TRANSPORT = (
     "rnr_nak_retry_err",
