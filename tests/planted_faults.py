@@ -110,10 +110,64 @@ FAULTS = (
         "if False:",
     ),
     Planted(
+        "the first look after a play judges a remedy that changed the reason",
+        "decide/repair_validation.py",
+        "    if fails and _wants_another(case, attempt):",
+        "    if fails and (_wants_another(case, attempt) or case.reason != attempt.reason):",
+    ),
+    Planted(
+        "a remedy did not help where nobody could look",
+        "decide/repair_validation.py",
+        "if age < (limit if fails else max(limit, terms.unseen)):",
+        "if age < limit:",
+    ),
+    Planted(
+        "what was seen before a start judges a remedy",
+        "decide/attempt_steps.py",
+        "return replace(case, looks=()) if is_judged",
+        "return case if is_judged",
+    ),
+    Planted(
+        "a start gives up an attempt before it asks",
+        "decide/attempt_steps.py",
+        "step_since=min(attempt.step_since, now), heard_at=now)",
+        "step_since=min(attempt.step_since, now))",
+    ),
+    Planted(
+        "a root that passes again is beyond us",
+        "decide/state_table.py",
+        "(case.remedy is None and not case.passes)",
+        "(case.remedy is None)",
+    ),
+    Planted(
+        "a wrong clock takes living repairs for dead",
+        "decide/repair_approach.py",
+        "if abs(ahead) <= fleet_notes.SKEW_SECONDS:",
+        "if ahead > 0:",
+    ),
+    Planted(
+        "what sleeps in the kernel is not awaited",
+        "repair/attempt.py",
+        "_tell_task, _tell_hangs)",
+        "_tell_task)",
+    ),
+    Planted(
+        "what could not enter the host was a try",
+        "repair/attempt.py",
+        'end = AttemptEnd("refused", RunRefusal.MISSING_TOOL, str(error))',
+        'end = AttemptEnd("broken", why=str(error))',
+    ),
+    Planted(
+        "a play that hangs keeps its slot for the deadline and four minutes longer than it may",
+        "decide/repair_attempt.py",
+        "not attempt_steps.is_hung(attempt, now + lasts)",
+        "not attempt_steps.is_hung(attempt, now)",
+    ),
+    Planted(
         "a daemon that a remedy broke is a fault that changed",
         "decide/repair_validation.py",
-        "other = case.remedy is not None and case.remedy.playbook != attempt.remedy",
-        "other = case.remedy is None or case.remedy.playbook != attempt.remedy",
+        "AttemptOutcome.CHANGED if fails and case.reason != attempt.reason else",
+        "AttemptOutcome.CHANGED if fails else",
     ),
     Planted(
         "a lost disk forgets for the fleet what did not help",
@@ -879,8 +933,8 @@ FAULTS = (
     Planted(
         "a process that cannot start ends the remediator",
         "repair/remediator.py",
-        "        except OSError as error:\n            self._write_end(",
-        "        except EOFError as error:\n            self._write_end(",
+        "        except OSError as error:\n            why = ",
+        "        except EOFError as error:\n            why = ",
     ),
     Planted(
         "an attempt asks nobody who uses it",

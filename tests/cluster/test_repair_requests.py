@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -106,6 +107,8 @@ def test_the_note_is_there_before_the_leases_are_listed(
     asks.note.text = '{"trying":{"link_up":5}}'
     read = asks.fleet()
     assert read.is_told
+    assert read.date is not None
+    assert abs(read.date - time.time()) < 60, "the server's clock is that of this machine"
     found = by_name(read.leases)
     assert found[own_lease].note == RepairNote(trying={"link_up": 5.0})
     assert found["nodeprep-repair"].orders["nodeprep.io/pause"] == "cable"

@@ -80,6 +80,13 @@ ROWS = [
     (BOOTSTRAP, {"cases": (wrong(remedy=LINK_UP, latched="3 times"),)}, RDMA, False, AWAITING_HUMAN),
     (BOOTSTRAP, WRONG, RDMA, False, AWAITING_HUMAN),
     (BOOTSTRAP, {"cases": (wrong(59.0),)}, RDMA, False, BOOTSTRAP),
+    (
+        BOOTSTRAP,
+        {"cases": (wrong(61.0, passes=2, looks=((NOW, False),)),)},
+        RDMA,
+        False,
+        BOOTSTRAP,
+    ),  # it ends by itself
     (BOOTSTRAP, {"pass_streaks": {}, "ago": 3600.0}, RDMA, False, AWAITING_HUMAN),
     (BOOTSTRAP, {"pass_streaks": {}, "ago": 3599.0}, RDMA, False, BOOTSTRAP),
     (READY, {}, RDMA, False, READY),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeprep.agent_state import AgentState
-from nodeprep.decide import repair_approach, repair_attempt, repair_choice
+from nodeprep.decide import fleet_notes, repair_approach, repair_attempt, repair_choice
 from nodeprep.decide.repair_approach import (
     ApproachAction,
     ApproachOutcome,
@@ -202,6 +202,12 @@ STOPS: list[tuple[tuple[ApproachReport, ...], SuppressionReason, str]] = [
     ((NODE, PODS, replace(FLEET, leases=without(fleet(), "nodeprep-slot-0"))), R.SLOT, "apply components/repair"),
     ((NODE, PODS, replace(FLEET, leases=fleet(slot(holder="n2")))), R.SLOT, "in repair: n2"),
     ((NODE, PODS, replace(FLEET, leases=fleet(orders={"nodeprep.io/pause": "x"}))), R.PAUSED, "the fleet"),
+    ((NODE, PODS, replace(FLEET, date=WALL - 3589)), R.SLOT, "clock is 3600 s ahead of the API server's, wanted 60 s"),
+    (
+        (NODE, PODS, replace(FLEET, date=WALL + 86400)),
+        R.SLOT,
+        "s behind the API server's, wanted 60 s at most",
+    ),
     (
         (
             NODE,
@@ -228,6 +234,16 @@ def test_a_step_fails_closed(reports: tuple[ApproachReport, ...], reason: Suppre
     assert says in outcome.suppressed.why
     assert outcome.suppressed.until == reports[-1].began + 1 + 30.0
     assert outcome.give_back == approach.slot.name
+
+
+def test_a_node_with_a_wrong_clock_takes_no_living_repair_for_dead() -> None:
+    """Nor does it tell the fleet of a hold. Its clock is eight hours ahead, as one that was set in local time."""
+    run = tuple(agent_lease(name, trying={"pci_rescan": fleet_notes.UNDER_WAY}) for name in ("n2", "n3", "n4"))
+    others = tuple(replace(one, renewed=WALL - 8 * 3600 - 5) for one in run)
+    read = replace(FLEET, leases=fleet(*others), date=WALL - 8 * 3600)
+    outcome = after(walked(NODE, PODS), read, NOW + 12)
+    assert outcome.suppressed is not None
+    assert (outcome.suppressed.reason, outcome.held) == (R.SLOT, {})
 
 
 def test_a_hold_that_was_seen_is_told_on() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -159,6 +160,13 @@ def test_a_start_only_asks(step: str, found: str) -> None:
     assert repair_attempt.due(state, terms(NOW + 3)).action is not A.SEND_RUN
 
 
+@pytest.mark.parametrize("step", ["ledger", "asked", "running", "odd"])
+def test_a_start_after_hours_asks_before_it_gives_up(step: str) -> None:
+    long_ago = at(step, 9999.0)
+    state = gate_readiness.state_at_start(long_ago, BOOT, "uid-1", NOW + 3)
+    assert repair_attempt.due(state, terms(NOW + 3)).action is A.ASK_STATUS
+
+
 BLAMED = [
     ("ledger", {}),
     ("asked", {"link_up": 1.8e9}),
@@ -241,19 +249,26 @@ RENEWALS = [(360.0, False), (300.1, False), (299.9, True), (-5.0, True)]
 
 @pytest.mark.parametrize(("left", "renews"), RENEWALS)
 def test_a_slot_is_renewed_each_minute(left: float, *, renews: bool) -> None:
-    assert repair_attempt.renews_slot(attempt(slot_until=NOW + left), NOW) is renews
-    assert not repair_attempt.renews_slot(attempt(slot="", slot_until=NOW + left), NOW)
+    assert repair_attempt.renews_slot(attempt(step_since=NOW, slot_until=NOW + left), NOW) is renews
+    assert not repair_attempt.renews_slot(attempt(step_since=NOW, slot="", slot_until=NOW + left), NOW)
 
 
-HUNG = 120 + attempt_steps.HUNG_SECONDS  # the deadline and as long again as nobody may need
-SINCE = [("asked", HUNG, True), ("running", HUNG, True), ("running", HUNG + 1, False), ("validating", HUNG + 1, True)]
-
-
-@pytest.mark.parametrize(("step", "ago", "renews"), SINCE)
-def test_a_play_that_hangs_loses_its_slot(step: str, ago: float, *, renews: bool) -> None:
+@pytest.mark.parametrize("deadline", [120.0, 600.0])
+@pytest.mark.parametrize("step", ["asked", "running"])
+def test_a_play_that_hangs_loses_its_slot_when_it_counts_as_hung(step: str, deadline: float) -> None:
     """What hangs in the kernel says for ever that it runs. Other nodes are mended meanwhile."""
-    one = attempt(step, step_since=NOW - ago, slot_until=NOW, heard_at=NOW)
-    assert repair_attempt.renews_slot(one, NOW) is renews
+    one = attempt(step, deadline=deadline, step_since=NOW, slot_until=NOW + deadline + 240)
+    over = NOW + deadline + attempt_steps.HUNG_SECONDS
+    for now in itertools.takewhile(lambda now: now <= over + 3600, itertools.count(NOW, 10.0)):
+        assert one.slot_until > min(now, over - 60), "it holds its slot for as long as it may run"
+        if repair_attempt.renews_slot(one, now):
+            one = replace(one, slot_until=now + deadline + 240, heard_at=now)
+    assert over - 60 < one.slot_until <= over
+
+
+@pytest.mark.parametrize("ago", [1020.0, 3600.0])
+def test_a_play_that_is_judged_keeps_its_slot(ago: float) -> None:
+    assert repair_attempt.renews_slot(attempt("validating", step_since=NOW - ago, slot_until=NOW), NOW)
 
 
 def test_a_renewed_slot_lasts_as_long_as_a_new_one() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nodeprep.agent_state import AgentState, Case, NodeState, PassStreak
-from nodeprep.decide import reconciliation, repair_validation
+from nodeprep.decide import gate_readiness, reconciliation, repair_validation
 from nodeprep.decide.check_results import CheckObservation
 from nodeprep.decide.confirmation_policy import ConfirmationPolicy
 from nodeprep.decide.gate_readiness import AssignedProfile, Mode
@@ -19,7 +19,7 @@ from nodeprep.facts.network.links import Links
 from nodeprep.facts.rdma.rdma import Rdma
 from nodeprep.model import Remedy, Status
 from nodeprep.values import replace
-from tests.agent_state_values import attempt, check, checks, finding, observation, past
+from tests.agent_state_values import BOOT, attempt, check, checks, finding, observation, past
 from tests.repair_values import LINK_UP, NOW, PORT, WALL, clock, unhealthy, wrong
 
 FREE: dict[str, Any] = {"convicted_at": None, "flaps": (NOW - 1,), "passes": 3, "passing_since": NOW - 31}
@@ -38,14 +38,24 @@ OUTCOMES: list[tuple[Case | None, float, str]] = [
     (wrong(looks=()), 0.0, ""),
     (wrong(looks=FAILS), 119.9, ""),
     (wrong(looks=FAILS), 120.0, "unreleased"),
-    (wrong(looks=(), blind=True), 120.0, "unreleased"),
-    (wrong(looks=((NOW - 1, False),), passes=2), 119.0, ""),
-    (wrong(looks=((NOW - 1, False),), passes=2), 120.0, "unreleased"),
+    (wrong(looks=(), blind=True), 599.9, ""),  # the API server is away, and with it the records of the case
+    (wrong(looks=(), blind=True), 600.0, "cut-off"),
+    (wrong(looks=FAILS, blind=True), 599.9, ""),
+    (wrong(looks=FAILS, blind=True), 600.0, "cut-off"),
+    (wrong(looks=()), 599.9, ""),  # the agent was away
+    (wrong(looks=()), 600.0, "cut-off"),
+    (wrong(looks=((NOW - 1, False),), passes=2), 120.0, ""),  # half a minute of passes is on its way
+    (wrong(looks=((NOW - 1, False),), passes=2), 600.0, "unreleased"),
     (wrong(**FREE), 29.9, ""),  # passes over less than half a minute, whatever the configuration asks
     (wrong(**FREE), 30.0, "released"),
     (wrong(**FREE), 9999.0, "released"),
-    (wrong(looks=FAILS, reason="NotActive"), 1.0, "changed"),
+    (wrong(Remedy("driver_bind"), looks=FAILS, reason="NotActive"), 1.0, "changed"),
     (wrong(Remedy("driver_bind"), looks=FAILS), 1.0, "changed"),
+    (wrong(Remedy("driver_bind"), looks=FAILS, blind=True), 1.0, ""),
+    (wrong(None, looks=FAILS, reason="NotActive"), 119.9, ""),  # a link that was set up and trains
+    (wrong(None, looks=FAILS, reason="NotActive"), 120.0, "changed"),
+    (wrong(looks=FAILS, reason="NotActive"), 119.9, ""),  # a daemon that was restarted and starts
+    (wrong(looks=FAILS, reason="NotActive"), 120.0, "changed"),
     (wrong(None, looks=FAILS), 1.0, ""),  # a daemon that was restarted and fails at its start
     (wrong(None, looks=FAILS), 120.0, "unreleased"),
     (wrong(looks=(), reason="NotActive"), 1.0, ""),  # as before the play: nothing was seen since
@@ -53,6 +63,7 @@ OUTCOMES: list[tuple[Case | None, float, str]] = [
     (None, 1.0, "cut-off"),  # a reset came between
     (wrong(place="0000:ff:00.0"), 1.0, "cut-off"),
     (wrong(looks=FAILS, latched="3 times"), 120.0, "unreleased"),
+    (wrong(looks=((NOW - 1, False),), passes=3, latched="3 times"), 31.0, "changed"),  # it helped, each time
 ]
 
 
@@ -61,6 +72,15 @@ def test_it_comes_out_so(case: Case | None, ago: float, outcome: str) -> None:
     after = judged(case, ago)
     assert (after.attempt is None) == bool(outcome)
     assert [one.outcome for one in after.attempts] == ([outcome] if outcome else [])
+
+
+def test_what_was_seen_before_a_start_judges_nothing() -> None:
+    """Nobody looked while the agent was away, and the fault may be gone since."""
+    failing = wrong(looks=((NOW - 200, True),))
+    before = unhealthy(failing, attempt=attempt("validating", step_since=NOW - 300))
+    state = gate_readiness.state_at_start(before, BOOT, "uid-1", NOW)
+    assert repair_validation.judged(before, ValidationTerms(clock())).attempt is None
+    assert repair_validation.judged(state, ValidationTerms(clock())) is state
 
 
 @pytest.mark.parametrize("step", ["ledger", "asked", "running", "odd"])

@@ -77,7 +77,10 @@ def test_a_step_is_told_once(before: NodeStatus | None, after: NodeStatus, says:
 
 ENDS = [
     (past("released"), [f"RepairHelped {WHERE}: helped: the check passes"]),
-    (past("changed"), [f"RepairHelped {WHERE}: mended what it is for; the check fails for another reason now"]),
+    (
+        past("changed"),
+        [f"RepairHelped {WHERE}: mended what it is for; something else is in the way of the check now"],
+    ),
     (past("unreleased"), [f"! RepairFailed {WHERE}: did not help: the check did not pass in time"]),
     (
         past("refused", refused="in-use"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nodeprep.agent_state import AgentState, RepairAttempt
+from nodeprep.agent_state import AgentState, Case, RepairAttempt
 from nodeprep.decide import repair_budget
 from nodeprep.newer_python import StrEnum
 from nodeprep.values import replace
@@ -46,7 +46,8 @@ def at_start(state: AgentState, boot_id: str, now: float) -> AgentState:
     """The agent state at a start in this boot: an attempt that may have been asked for is only asked about.
 
     One of another boot is over. Another Node object of this name, or a damaged memory, ends none: it may run all the
-    same.
+    same. While there was no agent nobody asked and nobody looked: silence counts from now, and so do the looks at what
+    is judged.
     """
     attempt = state.attempt
     if attempt is None:
@@ -64,6 +65,11 @@ def at_start(state: AgentState, boot_id: str, now: float) -> AgentState:
         )
     step = step_of(attempt)
     known = AttemptStep.ASKED if step is AttemptStep.LEDGER else step
-    since, heard = min(attempt.step_since, now), min(attempt.heard_at, now)
-    after = replace(attempt, step=known.value, step_since=since, heard_at=heard)
-    return state if after == attempt else replace(state, attempt=after)
+    after = replace(attempt, step=known.value, step_since=min(attempt.step_since, now), heard_at=now)
+    return replace(state, attempt=after, cases=tuple(_unseen(case, after) for case in state.cases))
+
+
+def _unseen(case: Case, attempt: RepairAttempt) -> Case:
+    """The case without what it showed before a start, if the attempt for it is judged."""
+    is_judged = step_of(attempt) is AttemptStep.VALIDATING and case.subject == attempt.subject
+    return replace(case, looks=()) if is_judged and case.check == attempt.check else case

@@ -84,12 +84,16 @@ class PodsRead(Value):
 
 
 class FleetRead(Value):
-    """A list of all Leases that began at `began`, after the own note was written (`is_told`). None: it failed."""
+    """A list of all Leases that began at `began`, after the own note was written (`is_told`). None: it failed.
+
+    `date` is the server's clock at `began`, seconds since 1970, None where it does not say.
+    """
 
     began: float
     is_told: bool
     leases: tuple[FleetLease, ...] | None = None
     failure: str = ""
+    date: float | None = None
 
 
 class SlotAnswer(Value):
@@ -271,6 +275,9 @@ def _after_fleet(approach: RepairApproach, read: FleetRead, terms: RepairTerms, 
     if read.leases is None or not read.is_told:
         why = f"the Leases could not be read after our own was written: {read.failure}"
         return _given_up(approach, SuppressionReason.SLOT, why, terms)
+    wrong = _wrong_clock(read, terms)
+    if wrong:
+        return _given_up(approach, SuppressionReason.SLOT, wrong, terms)
     candidate, wall = approach.candidate, terms.clock.wall
     fault = fleet_notes.fault_name(candidate.case.check, candidate.case.reason)
     remedy = candidate.remedy.playbook
@@ -282,6 +289,17 @@ def _after_fleet(approach: RepairApproach, read: FleetRead, terms: RepairTerms, 
     if not chosen.name:
         return _given_up(approach, SuppressionReason.SLOT, chosen.why, terms)
     return ApproachOutcome(replace(approach, step=ApproachStep.SLOT, fleet_at=read.began, slot=chosen))
+
+
+def _wrong_clock(read: FleetRead, terms: RepairTerms) -> str:
+    """Why this node's clock tells nothing of what others wrote, "" if it is right. Else living repairs look dead."""
+    if read.date is None:
+        return ""
+    ahead = terms.clock.wall - (terms.clock.now - read.began) - read.date
+    if abs(ahead) <= fleet_notes.SKEW_SECONDS:
+        return ""
+    differs = f"{abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the API server's"
+    return f"this node's clock is {differs}, wanted {fleet_notes.SKEW_SECONDS:g} s at most: chronyc tracking"
 
 
 def _after_slot(approach: RepairApproach, answer: SlotAnswer, terms: RepairTerms) -> ApproachOutcome:

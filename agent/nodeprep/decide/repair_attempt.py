@@ -173,11 +173,11 @@ def given_up_at(attempt: RepairAttempt, terms: RepairTerms) -> float:
 def renews_slot(attempt: RepairAttempt, now: float) -> bool:
     """Whether the slot is to be renewed now, so that it never ends while a remedy runs or is judged.
 
-    A play that hangs loses it: then another node is mended.
+    A play that hangs loses it when it counts as hung, so no renewal lasts for longer. Then another node is mended.
     """
-    left = attempt.slot_until - now
-    due = left < repair_slots.duration(attempt.deadline) - repair_slots.RENEWAL_SECONDS
-    return bool(attempt.slot) and due and not attempt_steps.is_hung(attempt, now)
+    lasts = repair_slots.duration(attempt.deadline)
+    is_due = attempt.slot_until - now < lasts - repair_slots.RENEWAL_SECONDS
+    return bool(attempt.slot) and is_due and not attempt_steps.is_hung(attempt, now + lasts)
 
 
 def with_renewed_slot(state: AgentState, began: float) -> AgentState:

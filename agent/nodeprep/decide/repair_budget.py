@@ -25,10 +25,10 @@ class AttemptOutcome(StrEnum):
     """How an attempt came out. What a newer version wrote beside these counts as a try that did not help."""
 
     RELEASED = "released"  # its case was released
-    CHANGED = "changed"  # its case fails for another reason, or asks for another remedy: no failure
+    CHANGED = "changed"  # another remedy or reason is in the way of its case now: no failure
     UNRELEASED = "unreleased"  # its case was not released in time
     REFUSED = "refused"  # nothing ran
-    CUT_OFF = "cut-off"  # a reboot, a reset or another Node came between, and nobody can judge it
+    CUT_OFF = "cut-off"  # a reboot, a reset or another Node came between, or nobody could look: nobody can judge it
 
 
 UNCOUNTED = (AttemptOutcome.REFUSED,)

@@ -25,11 +25,15 @@ SETTLED_LOOK_SECONDS = 1.0  # seconds after the look that settles a disturbed ch
 
 
 class ValidationTerms(Value):
-    """What an attempt is judged with. `limit` is `readiness.validation-limit` in seconds."""
+    """What an attempt is judged with. `limit` is `readiness.validation-limit` in seconds.
+
+    A check at which nobody could look, or that passes and is not released yet, is awaited for `unseen` seconds.
+    """
 
     clock: BudgetClock
     waits: RepairWaits = SHIPPED_WAITS
     limit: float = 120.0
+    unseen: float = 600.0
 
 
 def counting(state: AgentState, observations: Mapping[str, CheckObservation]) -> Mapping[str, CheckObservation]:
@@ -136,19 +140,26 @@ def _outcome(state: AgentState, attempt: RepairAttempt, terms: ValidationTerms) 
         return AttemptOutcome.CUT_OFF  # a reset, or another Node, came between
     if not case.convicted:
         return AttemptOutcome.RELEASED if age >= terms.waits.passes else None
-    if _has_changed(case, attempt):
+    fails = not case.blind and any(fault for _, fault in case.looks[-1:])
+    if fails and _wants_another(case, attempt):
         return AttemptOutcome.CHANGED
-    return AttemptOutcome.UNRELEASED if age >= max(terms.limit, terms.waits.passes) else None
+    if case.latched and case.passes:
+        return AttemptOutcome.CHANGED  # it passed for long enough, and is held because it comes and goes
+    limit = max(terms.limit, terms.waits.passes)
+    if age < (limit if fails else max(limit, terms.unseen)):
+        return None
+    if case.blind or not case.looks:
+        return AttemptOutcome.CUT_OFF
+    return AttemptOutcome.CHANGED if fails and case.reason != attempt.reason else AttemptOutcome.UNRELEASED
 
 
-def _has_changed(case: Case, attempt: RepairAttempt) -> bool:
-    """Whether a look since the play shows another reason or asks for another remedy: the first was mended.
+def _wants_another(case: Case, attempt: RepairAttempt) -> bool:
+    """Whether the check asks for another remedy now. So the first part is mended, and the next is planned at once.
 
-    That it asks for none any more proves nothing: a daemon that was restarted and now fails at its start does so.
+    Another reason alone does not tell it so soon: a link that was set up trains for a while, and a daemon that was
+    restarted starts.
     """
-    fails = any(fault for _, fault in case.looks[-1:])
-    other = case.remedy is not None and case.remedy.playbook != attempt.remedy
-    return fails and (case.reason != attempt.reason or other)
+    return case.remedy is not None and case.remedy.playbook != attempt.remedy
 
 
 def _is_of_validation(attempt: RepairAttempt, look: CheckObservation) -> bool:

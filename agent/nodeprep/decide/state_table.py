@@ -93,7 +93,7 @@ def remedy_runs(situation: Situation) -> bool:
 
 def beyond_us(situation: Situation) -> bool:
     return any(
-        (case.remedy is None or bool(case.latched))
+        ((case.remedy is None and not case.passes) or bool(case.latched))
         and situation.now - (case.convicted_at or 0.0) >= situation.policy.grace
         for case in situation.roots
     )

@@ -21,7 +21,7 @@ from nodeprep.values import Value, field
 
 STEPS: Mapping[str, str] = {
     ApproachStep.TAINT: "waits until the API server shows our taint",
-    ApproachStep.SETTLING: "our taint is there; waits until the scheduler has seen it and the fault is old enough",
+    ApproachStep.SETTLING: "our taint is there; gives the scheduler time, then looks once more for the fault",
     ApproachStep.PODS: "asks which pods are here",
     ApproachStep.FLEET: "no pod is in the way; tells the other agents and asks what they say",
     ApproachStep.SLOT: "no other node is in the way; takes a slot",
@@ -33,10 +33,10 @@ STEPS: Mapping[str, str] = {
 }
 OUTCOMES: Mapping[str, str] = {
     AttemptOutcome.RELEASED: "helped: the check passes",
-    AttemptOutcome.CHANGED: "mended what it is for; the check fails for another reason now",
+    AttemptOutcome.CHANGED: "mended what it is for; something else is in the way of the check now",
     AttemptOutcome.UNRELEASED: "did not help: the check did not pass in time",
     AttemptOutcome.REFUSED: "did not run",
-    AttemptOutcome.CUT_OFF: "was cut off by a reboot, a reset or another Node: nobody can say whether it helped",
+    AttemptOutcome.CUT_OFF: "was cut off: after a reboot, a reset or no look at all nobody can say whether it helped",
 }
 WELL = (AttemptOutcome.RELEASED, AttemptOutcome.CHANGED, AttemptOutcome.REFUSED)
 # Somebody's will, or what ends by itself. The others need a human.

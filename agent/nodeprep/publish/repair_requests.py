@@ -52,10 +52,11 @@ class SlotReturned(Value):
 
 
 class NoteTold(Value):
-    """Whether the own Lease says what we tell. `failure` says why not."""
+    """Whether the own Lease says what we tell. `failure` says why not. `date` is the server's clock, since 1970."""
 
     is_told: bool
     failure: str = ""
+    date: float | None = None
 
 
 class RepairRequests(Struct):
@@ -98,7 +99,8 @@ class RepairRequests(Struct):
                 found = _listed(api, agent_lease.path(self.access.namespace), {"limit": str(PAGE_LEASES)})
             except CannotList as why:
                 return FleetRead(began, is_told=True, failure=str(why))
-        return FleetRead(began, is_told=True, leases=tuple(map(fleet_leases.fleet_lease, found)))
+        leases = tuple(map(fleet_leases.fleet_lease, found))
+        return FleetRead(began, is_told=True, leases=leases, date=told.date)
 
     def tell(self) -> NoteTold:
         """Write the note on the own Lease. The publisher makes the Lease: where there is none, nobody was told."""
@@ -106,7 +108,7 @@ class RepairRequests(Struct):
         with self.note.held() as text, self._connected() as api:
             answer = api.request("PATCH", where, agent_lease.telling(text), MERGE)
             self.note.told = text if answer.done else self.note.told
-        return NoteTold(answer.done, _why(answer))
+        return NoteTold(answer.done, _why(answer), answer.date)
 
     def take(self, slot: SlotChoice, seconds: float) -> SlotAnswer:
         """Take a slot as it was listed, for so many seconds. A lost race is a denial, and a denial is final."""
@@ -168,7 +170,7 @@ def _listed(api: ApiWriter, path: str, query: dict[str, str]) -> list[dict[str, 
             raise CannotList(answer.message)
         items = answer.body.get("items") or []
         if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
-            raise CannotList(f"GET {path}: .items is no list of objects")
+            raise CannotList(f"GET {path}: .items is {type(items).__name__}, wanted a list of objects")
         found += items
         rest = (answer.body.get("metadata") or {}).get("continue")
         if not rest:

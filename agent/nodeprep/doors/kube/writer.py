@@ -24,13 +24,15 @@ LOST = 0  # instead of a status: no answer; the write may have been done or not
 class WriteOutcome(Value):
     """The result of a request: its HTTP status (LOST: no answer), the object in the answer, and an error in one line.
 
-    `retry_after` is how many seconds we shall wait before the next request, 0.0 if the server does not say.
+    `retry_after` is how many seconds we shall wait before the next request, 0.0 if the server does not say. `date` is
+    the server's clock, seconds since 1970.
     """
 
     status: int
     body: Mapping[str, Any] = field(default_factory=dict)
     message: str = ""
     retry_after: float = 0.0
+    date: float | None = None
 
     @property
     def said(self) -> str:
@@ -88,7 +90,7 @@ def _read(answer: ApiResponse, asked: str) -> WriteOutcome:
         told = None
     found = told if isinstance(told, dict) else {}
     if 200 <= answer.status < 300 and isinstance(told, dict):
-        return WriteOutcome(answer.status, found)
+        return WriteOutcome(answer.status, found, date=answer.date)
     if 200 <= answer.status < 300:
         return WriteOutcome(LOST, message=f"{asked}: the answer is no JSON object")
     said = found.get("message")
