@@ -1,4 +1,4 @@
-"""What tests of plays share."""
+"""What tests of repairs share."""
 
 from __future__ import annotations
 
@@ -8,9 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.rigs import idle_host, scratch
 from tests.rigs.waiting import until
 
 FREEZER = Path("/sys/fs/cgroup/freezer")
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """Of a node with a kubelet and containerd."""
+    with scratch.in_memory() as directory:
+        idle_host.tree(directory)
+        idle_host.kubelet_directories(directory)
+        (directory / "run/containerd").mkdir(parents=True)
+        yield directory
 
 
 @pytest.fixture
