@@ -139,7 +139,7 @@ def board(runbooks: str = prometheus_rule.RUNBOOKS) -> Dashboard:
             ),
             panels.rows(
                 "Outcomes by remedy",
-                "In the time of the board. released: the fault is gone. changed: it has another reason now. "
+                "In the time of the board. released: the fault is gone. changed: another fault is in the way now. "
                 "unreleased: it stayed. refused: nothing ran. cut-off: nobody can judge it. Empty: none has ended.",
                 [query(f"round(sum by (remedy, outcome) ({queries.counted(REPAIRS(RUNS), IN_RANGE)})) > 0", now=True)],
                 columns={"remedy": "remedy", "outcome": "outcome", "Value": "times"},

@@ -133,9 +133,9 @@ def _repairs() -> Iterator[str]:
         " failed. It is `repair`, whatever had closed it, if a remedy ran before it opened, also one that did not help."
     )
     yield (
-        f"**outcome**: {_names(AttemptOutcome)}. `changed`: the fault has another reason now, so the first part is"
-        " mended. Of `refused` nothing ran. `cut-off`: a reset or a reboot came between. The histogram of"
-        " seconds has those that were judged: the first three."
+        f"**outcome**: {_names(AttemptOutcome)}. `changed`: another fault is in the way now, so the first part is"
+        " mended. Of `refused` nothing ran. `cut-off`: a reset or a reboot came between, or nobody could look. The"
+        " histogram of seconds has those that were judged: the first three."
     )
     yield f"**step**: {_names((*ApproachStep, *AttemptStep))}. Nothing acts before `ledger`."
     yield "**reason** of `nodeprep_repair_suppressed_*`: a word of [repair-reasons.md](repair-reasons.md)."

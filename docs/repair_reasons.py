@@ -166,7 +166,7 @@ REASONS: Mapping[SuppressionReason, SuppressionAdvice] = {
     ),
     SuppressionReason.REMEDIATOR: SuppressionAdvice(
         "Nobody runs remedies on this node, or the remediator refused: another version, a limit of its manifest, a tool"
-        " that the host lacks, or its ledger.",
+        " that the host lacks, no right to enter the host, its ledger or its lock.",
         REPAIR,
         "Get its pod running, of the agent's version. Its log has the refusal.",
         {
@@ -200,11 +200,15 @@ REASONS: Mapping[SuppressionReason, SuppressionAdvice] = {
     ),
     SuppressionReason.SLOT: SuppressionAdvice(
         "As many nodes as may are in repair (`repair.slots`, and `repair.bootstrap-slots` for new nodes), the Leases"
-        " cannot be read or written, or the remedy is being tried out on other nodes first.",
+        " cannot be read or written, the remedy is being tried out on other nodes first, or the node's clock differs"
+        " from the API server's by more than a minute.",
         ITSELF,
         "It runs when a slot is free. A slot whose holder is gone is free after its time. A Lease that is not there is"
-        " made by `daemonset/components/repair`.",
-        {"nodeprep repair history --fleet": "who holds which slot, and since when"},
+        " made by `daemonset/components/repair`. A clock is to be set.",
+        {
+            "nodeprep repair history --fleet": "who holds which slot, and since when",
+            "chronyc tracking": "on the node: by how much its clock is wrong",
+        },
         CANNOT_RUN,
     ),
     SuppressionReason.CORRELATED: SuppressionAdvice(

@@ -118,8 +118,14 @@ FAULTS = (
     Planted(
         "a remedy did not help where nobody could look",
         "decide/repair_validation.py",
-        "if age < (limit if fails else max(limit, terms.unseen)):",
-        "if age < limit:",
+        "since + max(terms.limit, UNSEEN_SECONDS)",
+        "since + terms.limit",
+    ),
+    Planted(
+        "a start judges a remedy before it has looked",
+        "decide/repair_validation.py",
+        ", attempt.heard_at + terms.waits.silent)",
+        ", 0.0)",
     ),
     Planted(
         "what was seen before a start judges a remedy",
@@ -160,14 +166,14 @@ FAULTS = (
     Planted(
         "a play that hangs keeps its slot for the deadline and four minutes longer than it may",
         "decide/repair_attempt.py",
-        "not attempt_steps.is_hung(attempt, now + lasts)",
-        "not attempt_steps.is_hung(attempt, now)",
+        "and now + lasts <= until",
+        "and now <= until",
     ),
     Planted(
         "a daemon that a remedy broke is a fault that changed",
         "decide/repair_validation.py",
-        "AttemptOutcome.CHANGED if fails and case.reason != attempt.reason else",
-        "AttemptOutcome.CHANGED if fails else",
+        "AttemptOutcome.UNRELEASED if case.reason == attempt.reason else",
+        "AttemptOutcome.UNRELEASED if case.reason == attempt.reason and case.remedy is not None else",
     ),
     Planted(
         "a lost disk forgets for the fleet what did not help",

@@ -239,8 +239,8 @@ def test_4_silence_ends_no_attempt_before_its_deadline(step: str) -> None:
 # 5. Two remedies for one case: modprobe, then `rdma link add`. The case is never released between them.
 
 
-def test_5_another_reason_is_mended_at_once() -> None:
-    """Guard: `repair_validation._has_changed`, before the limit and with no failure."""
+def test_5_what_asks_for_another_remedy_is_mended_at_once() -> None:
+    """Guard: `repair_validation._wants_another`, before the limit and with no failure."""
     state = runs("validating", 0.0)
     ended = repair_attempt.after(runs("running"), StatusAnswer(ID, "done", "done"), terms()).state
     assert state.attempt is not None

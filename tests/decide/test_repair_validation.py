@@ -44,8 +44,10 @@ OUTCOMES: list[tuple[Case | None, float, str]] = [
     (wrong(looks=FAILS, blind=True), 600.0, "cut-off"),
     (wrong(looks=()), 599.9, ""),  # the agent was away
     (wrong(looks=()), 600.0, "cut-off"),
-    (wrong(looks=((NOW - 1, False),), passes=2), 120.0, ""),  # half a minute of passes is on its way
-    (wrong(looks=((NOW - 1, False),), passes=2), 600.0, "unreleased"),
+    # half a minute of passes is on its way, also where nobody could look for long before
+    (wrong(looks=((NOW - 1, False),), passes=2, passing_since=NOW - 20), 9999.0, ""),
+    (wrong(looks=((NOW - 1, False),), passes=99, passing_since=NOW - 599.9), 9999.0, ""),
+    (wrong(looks=((NOW - 1, False),), passes=99, passing_since=NOW - 600), 9999.0, "cut-off"),
     (wrong(**FREE), 29.9, ""),  # passes over less than half a minute, whatever the configuration asks
     (wrong(**FREE), 30.0, "released"),
     (wrong(**FREE), 9999.0, "released"),
@@ -59,7 +61,7 @@ OUTCOMES: list[tuple[Case | None, float, str]] = [
     (wrong(None, looks=FAILS), 1.0, ""),  # a daemon that was restarted and fails at its start
     (wrong(None, looks=FAILS), 120.0, "unreleased"),
     (wrong(looks=(), reason="NotActive"), 1.0, ""),  # as before the play: nothing was seen since
-    (wrong(looks=((NOW - 1, False),), reason="NotActive", passes=1), 1.0, ""),
+    (wrong(looks=((NOW - 1, False),), reason="NotActive", passes=1, passing_since=NOW - 1), 1.0, ""),
     (None, 1.0, "cut-off"),  # a reset came between
     (wrong(place="0000:ff:00.0"), 1.0, "cut-off"),
     (wrong(looks=FAILS, latched="3 times"), 120.0, "unreleased"),
@@ -74,10 +76,25 @@ def test_it_comes_out_so(case: Case | None, ago: float, outcome: str) -> None:
     assert [one.outcome for one in after.attempts] == ([outcome] if outcome else [])
 
 
+STARTS: list[tuple[Case, float, str]] = [
+    # the case after a start, seconds since that, the outcome
+    (wrong(looks=()), 59.9, ""),
+    (wrong(looks=()), 60.0, "cut-off"),
+    (wrong(looks=(), blind=True), 59.9, ""),
+    (wrong(looks=((NOW, False),), passes=1, passing_since=NOW), 1.0, ""),
+    (wrong(looks=((NOW, True),)), 1.0, "unreleased"),
+]
+
+
+@pytest.mark.parametrize(("case", "ago", "outcome"), STARTS)
+def test_an_agent_that_was_away_for_long_looks_before_it_judges(case: Case, ago: float, outcome: str) -> None:
+    after = judged(case, 700.0, heard_at=NOW - ago)
+    assert [one.outcome for one in after.attempts] == ([outcome] if outcome else [])
+
+
 def test_what_was_seen_before_a_start_judges_nothing() -> None:
     """Nobody looked while the agent was away, and the fault may be gone since."""
-    failing = wrong(looks=((NOW - 200, True),))
-    before = unhealthy(failing, attempt=attempt("validating", step_since=NOW - 300))
+    before = unhealthy(wrong(looks=((NOW - 200, True),)), attempt=attempt("validating", step_since=NOW - 700))
     state = gate_readiness.state_at_start(before, BOOT, "uid-1", NOW)
     assert repair_validation.judged(before, ValidationTerms(clock())).attempt is None
     assert repair_validation.judged(state, ValidationTerms(clock())) is state

@@ -86,8 +86,9 @@ def reconcile(
         former=observed.former,
     )
     agent_state = repair_validation.settled(agent_state, observed.observations)
-    limits = policy.readiness.validation_limit, policy.confirmation.blind_after
-    agent_state = repair_validation.judged(agent_state, ValidationTerms(clock, policy.waits, *limits))
+    agent_state = repair_validation.judged(
+        agent_state, ValidationTerms(clock, policy.waits, policy.readiness.validation_limit)
+    )
     budget_spent = _is_budget_spent(agent_state, policy, clock)
     # A few states follow each other at most. A table without an end would be a fault, and must not hang the agent.
     for _ in TABLE:

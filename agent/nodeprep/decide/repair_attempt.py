@@ -173,11 +173,13 @@ def given_up_at(attempt: RepairAttempt, terms: RepairTerms) -> float:
 def renews_slot(attempt: RepairAttempt, now: float) -> bool:
     """Whether the slot is to be renewed now, so that it never ends while a remedy runs or is judged.
 
-    A play that hangs loses it when it counts as hung, so no renewal lasts for longer. Then another node is mended.
+    A step that is not over when a play would count as hung loses it, so no renewal lasts for longer. Then another node
+    is mended: also where an agent starts again and again, and never comes to judge.
     """
     lasts = repair_slots.duration(attempt.deadline)
     is_due = attempt.slot_until - now < lasts - repair_slots.RENEWAL_SECONDS
-    return bool(attempt.slot) and is_due and not attempt_steps.is_hung(attempt, now + lasts)
+    until = attempt.step_since + attempt.deadline + attempt_steps.HUNG_SECONDS
+    return bool(attempt.slot) and is_due and now + lasts <= until
 
 
 def with_renewed_slot(state: AgentState, began: float) -> AgentState:

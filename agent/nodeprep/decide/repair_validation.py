@@ -21,19 +21,18 @@ from nodeprep.model import Check
 from nodeprep.values import Value, replace
 
 LOOK_PERIOD_SECONDS = 10.0  # seconds between two looks at all facts of the case
+# Seconds for which a check is awaited at which nobody could look, or that passes: as `blind-after` is shipped, but a
+# fleet's slot is held meanwhile, so no key makes it longer.
+UNSEEN_SECONDS = 600.0
 SETTLED_LOOK_SECONDS = 1.0  # seconds after the look that settles a disturbed check until the first that counts
 
 
 class ValidationTerms(Value):
-    """What an attempt is judged with. `limit` is `readiness.validation-limit` in seconds.
-
-    A check at which nobody could look, or that passes and is not released yet, is awaited for `unseen` seconds.
-    """
+    """What an attempt is judged with. `limit` is `readiness.validation-limit` in seconds."""
 
     clock: BudgetClock
     waits: RepairWaits = SHIPPED_WAITS
     limit: float = 120.0
-    unseen: float = 600.0
 
 
 def counting(state: AgentState, observations: Mapping[str, CheckObservation]) -> Mapping[str, CheckObservation]:
@@ -145,12 +144,19 @@ def _outcome(state: AgentState, attempt: RepairAttempt, terms: ValidationTerms) 
         return AttemptOutcome.CHANGED
     if case.latched and case.passes:
         return AttemptOutcome.CHANGED  # it passed for long enough, and is held because it comes and goes
-    limit = max(terms.limit, terms.waits.passes)
-    if age < (limit if fails else max(limit, terms.unseen)):
-        return None
-    if case.blind or not case.looks:
-        return AttemptOutcome.CUT_OFF
-    return AttemptOutcome.CHANGED if fails and case.reason != attempt.reason else AttemptOutcome.UNRELEASED
+    if fails:
+        told = AttemptOutcome.UNRELEASED if case.reason == attempt.reason else AttemptOutcome.CHANGED
+        return told if age >= max(terms.limit, terms.waits.passes) else None
+    return AttemptOutcome.CUT_OFF if terms.clock.now >= _awaited_until(case, attempt, terms) else None
+
+
+def _awaited_until(case: Case, attempt: RepairAttempt, terms: ValidationTerms) -> float:
+    """Until when a case is awaited that shows no fault: nobody could look, or it passes and is yet to be released.
+
+    An agent that just started has not looked (its start is `heard_at`).
+    """
+    since = attempt.step_since if case.passing_since is None else case.passing_since
+    return max(since + max(terms.limit, UNSEEN_SECONDS), attempt.heard_at + terms.waits.silent)
 
 
 def _wants_another(case: Case, attempt: RepairAttempt) -> bool:

@@ -86,29 +86,21 @@ def run(
     try:
         (private / supervisor.ORDER).write_text(json.dumps(_order(play)))
         with tempfile.TemporaryFile() as errors:
-            with _supervisor(private, play, errors) as process:
+            with _supervisor(private, play, errors, story) as process:
                 for told in _messages(process, began + play.deadline + supervisor.KILLING + MARGIN):
                     story.hear(told)
-                if story.end is not None and story.end["left"]:
-                    _await_or_leave(process, story.end["left"], hangs)
+                seconds = clock.now() - began
+                if story.left and hangs is not None:
+                    hangs(story.left)
+                    process.wait()  # its end waits for them
+                    story.left = ()
             errors.seek(0)
             words = errors.read().decode(errors="replace")
         if story.end is None:
-            return story.without_end(clock.now() - began, words)
+            return story.without_end(seconds, words)
     finally:
         shutil.rmtree(private, ignore_errors=True)  # the supervisor has done it, unless it was killed
-    return _outcome(story, story.end, play, clock.now() - began)
-
-
-def _await_or_leave(
-    process: subprocess.Popen[bytes], left: Sequence[str], hangs: Callable[[Sequence[str]], None] | None
-) -> None:
-    """The supervisor's own end waits for what is left."""
-    if hangs is None:
-        process.kill()
-        return
-    hangs(left)
-    process.wait()
+    return _outcome(story, story.end, play, seconds)
 
 
 def _order(play: PlaybookRun) -> Mapping[str, Any]:
@@ -117,7 +109,9 @@ def _order(play: PlaybookRun) -> Mapping[str, Any]:
 
 
 @contextmanager
-def _supervisor(private: Path, play: PlaybookRun, errors: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+def _supervisor(
+    private: Path, play: PlaybookRun, errors: IO[bytes], story: _Story
+) -> Iterator[subprocess.Popen[bytes]]:
     """The process in between. It sees by the end of its input that we are gone, however that came."""
     process = subprocess.Popen(
         (sys.executable, "-P", "-s", "-m", supervisor.__name__),
@@ -137,17 +131,23 @@ def _supervisor(private: Path, play: PlaybookRun, errors: IO[bytes]) -> Iterator
             process.stdin.flush()
         yield process
     finally:
-        _dismissed(process)
+        _dismissed(process, has_left=bool(story.left), holds=bool(play.held))
 
 
-def _dismissed(process: subprocess.Popen[bytes]) -> None:
-    """See it off. Where it has not spoken yet, it ends what runs first."""
+def _dismissed(process: subprocess.Popen[bytes], *, has_left: bool, holds: bool) -> None:
+    """See it off. Where it has not spoken yet, it ends what runs first.
+
+    Its own end waits for what sleeps in the kernel (`has_left`). One that holds a lock meanwhile stays until then.
+    """
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             pipe.close()
     try:
-        process.wait(supervisor.GRACE + supervisor.KILLING + MARGIN)
+        process.wait(0.0 if has_left else supervisor.GRACE + supervisor.KILLING + MARGIN)
     except subprocess.TimeoutExpired:
+        if holds:
+            children.unreaped.append(process)
+            return
         process.kill()
         children.ended(process)
 
@@ -170,17 +170,22 @@ def _messages(process: subprocess.Popen[bytes], until: float) -> Iterator[Mappin
 
 
 class _Story:
-    """What was heard of a run so far. `running` is the task that began last, `end` what the supervisor says at last."""
+    """What was heard of a run so far. `running` is the task that began last, `end` what the supervisor says at last.
+
+    `left` are the processes that could not be ended and are still there.
+    """
 
     def __init__(self, say: Callable[[TaskLine], None]) -> None:
         self._say = say
         self.changed = 0
         self.running = ""
         self.end: Mapping[str, Any] | None = None
+        self.left: tuple[str, ...] = ()
 
     def hear(self, told: Mapping[str, Any]) -> None:
         if "end" in told:
             self.end = told["end"]
+            self.left = tuple(told["end"]["left"])
         elif "begun" in told:
             self.running = _one_line(told["begun"])
         else:
@@ -198,7 +203,7 @@ def _outcome(story: _Story, told: Mapping[str, Any], play: PlaybookRun, seconds:
     end, task, message = _ended(told, play, story.running)
     shown = (told["result"] or {}).get("diffs", ())
     diffs = tuple(FileDiff(_one_line(one["task"]), _text(one["text"])) for one in shown)
-    return RunOutcome(end, seconds, story.changed, task, message, diffs, tuple(told["left"]))
+    return RunOutcome(end, seconds, story.changed, task, message, diffs, story.left)
 
 
 def _ended(told: Mapping[str, Any], play: PlaybookRun, running: str) -> tuple[RunEnd, str, str]:

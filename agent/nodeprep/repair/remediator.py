@@ -7,10 +7,11 @@ lines, keeps the ledger and waits. So it is small, and no remedy can bring it do
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock, Thread
@@ -95,21 +96,33 @@ class Remediator:
         """Say of what a former life of ours began that it was ended with it. Before the first request.
 
         In a container nothing outlives us. On a host an attempt takes some seconds to end, and holds the lock of the
-        node meanwhile. Raises OSError.
+        node meanwhile. One of which something sleeps in the kernel runs until that is gone. Raises OSError.
         """
         left = self._ledger.open_attempts()
-        if left and not self._way.process:
-            self._await_former()
+        if not left or self._way.process or self._is_free(clock.now() + ENDING_SECONDS):
+            self._close(left)
+            return
+        for record in left:
+            self._log({"event": "attempt-hangs", "attempt": record.id, "processes": []})
+        Thread(target=self._close_when_free, args=(left,), name="former-attempt", daemon=True).start()
+
+    def _close_when_free(self, left: Sequence[RepairRecord]) -> None:
+        self._is_free(math.inf)
+        with self._lock:
+            self._close(left)
+
+    def _close(self, left: Sequence[RepairRecord]) -> None:
         for record in left:
             why = "the remediator ended while it ran, and everything was ended with it"
             self._write_end(replace(record, at=clock.wall(), state=repair_history.INTERRUPTED, why=why))
 
-    def _await_former(self) -> None:
-        until = clock.now() + ENDING_SECONDS
+    def _is_free(self, until: float) -> bool:
+        """Whether the lock of the node is free before `until`."""
         while clock.now() < until:
             with suppress(RepairUnderWay), RepairLock(self._way.locks, COMMAND):
-                return
+                return True
             clock.sleep(PERIOD_SECONDS)
+        return False
 
     def answer(self, caller: Caller, line: bytes) -> Mapping[str, Any]:
         """What a line is answered with. Raises nothing for whatever was sent."""
