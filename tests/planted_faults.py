@@ -935,7 +935,12 @@ FAULTS = (
         "elif not key.data.is_gone:",
         "elif True:",
     ),
-    Planted("what was cut off has no end", "repair/remediator.py", "for record in left:", "for record in ():"),
+    Planted(
+        "what was cut off has no end",
+        "repair/remediator.py",
+        "        for record in left:\n            why = ",
+        "        for record in ():\n            why = ",
+    ),
     Planted(
         "a process that cannot start ends the remediator",
         "repair/remediator.py",
