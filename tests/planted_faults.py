@@ -158,6 +158,12 @@ FAULTS = (
         "_tell_task)",
     ),
     Planted(
+        "an attempt that waits for what sleeps in the kernel is ended at its time",
+        "repair/remediator.py",
+        "if running.hangs and not running.is_cancelled:",
+        "if False:",
+    ),
+    Planted(
         "what could not enter the host was a try",
         "repair/attempt.py",
         'end = AttemptEnd("refused", RunRefusal.MISSING_TOOL, str(error))',
