@@ -11,7 +11,7 @@ import pytest
 from nodeprep.decide.remediator_limits import RemediatorLimits
 from nodeprep.doors import clock
 from nodeprep.repair.attempt_ledger import AttemptLedger
-from nodeprep.repair.remediator import HostWay, Remediator, _Running
+from nodeprep.repair.remediator import HostWay, Remediator, RunningAttempt
 from nodeprep.repair.repair_history import BEGAN, RepairRecord
 from tests.rigs.waiting import until
 
@@ -38,7 +38,7 @@ def test_an_attempt_is_ended_at_its_time(
     told: list[Mapping[str, object]] = []
     remediator = Remediator(AttemptLedger(str(tmp_path)), RemediatorLimits(), {}, HostWay(), told.append)
     record = RepairRecord("0" * 32, 0.0, "boot", "remediator", "link_up", BEGAN)
-    remediator._guard(_Running(record, process, clock.now(), hangs=hangs, is_cancelled=is_cancelled))
+    remediator._guard(RunningAttempt(record, process, clock.now(), hangs=hangs, is_cancelled=is_cancelled))
     assert [one["event"] for one in told] == (["attempt-hangs"] if ends else [])
     if ends:
         until(lambda: process.poll() is not None, "its end")

@@ -65,7 +65,7 @@ class Caller(Struct):
     is_equal: bool = False
 
 
-class _Running(Struct):
+class RunningAttempt(Struct):
     """The attempt that runs now. `hangs`: of its play something sleeps in the kernel, and is awaited."""
 
     record: RepairRecord
@@ -88,8 +88,8 @@ class Remediator:
         log: Callable[[Mapping[str, object]], object],
     ) -> None:
         self._ledger, self._limits, self._headers, self._way, self._log = ledger, limits, headers, way, log
-        self._running: _Running | None = None
-        self._last: _Running | None = None  # that has ended; its tasks are told, and no longer kept
+        self._running: RunningAttempt | None = None
+        self._last: RunningAttempt | None = None  # that has ended; its tasks are told, and no longer kept
         self._lock = Lock()  # the thread that awaits an attempt writes its end
 
     def settle(self) -> None:
@@ -199,7 +199,7 @@ class Remediator:
             refusal = f"{RunRefusal.MISSING_TOOL}: {why}"
             self._write_end(replace(record, at=clock.wall(), state=repair_history.REFUSED, why=refusal))
             raise RefusedRun(RunRefusal.MISSING_TOOL, why) from error
-        self._running = _Running(record, process, clock.now() + request.deadline + MARGIN_SECONDS)
+        self._running = RunningAttempt(record, process, clock.now() + request.deadline + MARGIN_SECONDS)
         Thread(target=self._await, args=(self._running, request.check), name="attempt", daemon=True).start()
 
     def _started(self, header: RemedyHeader, request: RunRequest) -> subprocess.Popen[bytes]:
@@ -228,7 +228,7 @@ class Remediator:
             process.stdin.flush()
         return process
 
-    def _await(self, running: _Running, check: bool) -> None:
+    def _await(self, running: RunningAttempt, check: bool) -> None:
         """In a thread: hear the attempt to its end, and write that into the ledger."""
         told: Mapping[str, Any] = {"end": RunEnd.BROKEN, "why": "the remediator could not hear it to its end"}
         try:
@@ -236,7 +236,7 @@ class Remediator:
         finally:
             self._ended(running, told, check)
 
-    def _heard_out(self, running: _Running) -> Mapping[str, Any]:
+    def _heard_out(self, running: RunningAttempt) -> Mapping[str, Any]:
         """What the attempt says at its end."""
         told: Mapping[str, Any] = {}
         assert running.process.stdout is not None  # noqa: S101 - for mypy
@@ -252,17 +252,17 @@ class Remediator:
         ended = {"end": repair_history.INTERRUPTED, "why": f"the attempt's process ended with {code}"}
         return told if "end" in told else ended
 
-    def _heard(self, running: _Running, told: Mapping[str, Any]) -> None:
+    def _heard(self, running: RunningAttempt, told: Mapping[str, Any]) -> None:
         task = {"task": str(told["task"])[:TASK_CHARACTERS], "result": str(told["result"])}
         self._log({"event": "task", "attempt": running.record.id, **task})
         if len(running.tasks) < TASKS:
             running.tasks.append(task)
 
-    def _have_guarded(self, running: _Running) -> None:
+    def _have_guarded(self, running: RunningAttempt) -> None:
         """End it when its time is over, as that is now."""
         Thread(target=self._guard, args=(running,), name="attempt-guard", daemon=True).start()
 
-    def _guard(self, running: _Running) -> None:
+    def _guard(self, running: RunningAttempt) -> None:
         try:
             running.process.wait(max(running.until - clock.now(), 0.0))
         except subprocess.TimeoutExpired:
@@ -271,7 +271,7 @@ class Remediator:
             self._log({"event": "attempt-hangs", "attempt": running.record.id, "processes": [running.process.pid]})
             running.process.kill()
 
-    def _ended(self, running: _Running, told: Mapping[str, Any], check: bool) -> None:
+    def _ended(self, running: RunningAttempt, told: Mapping[str, Any], check: bool) -> None:
         end, why = str(told["end"]), str(told.get("why", ""))
         if why and told.get("refused"):
             why = f"{told['refused']}: {why}"
@@ -317,7 +317,7 @@ class Remediator:
                 self._have_cancelled(running)
         return {"status": "running"}
 
-    def _have_cancelled(self, running: _Running) -> None:
+    def _have_cancelled(self, running: RunningAttempt) -> None:
         assert running.process.stdin is not None  # noqa: S101 - for mypy
         running.is_cancelled = True
         running.until = min(running.until, clock.now() + ENDING_SECONDS)
