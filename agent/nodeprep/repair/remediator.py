@@ -43,6 +43,7 @@ COMMAND = "remediator"
 MARGIN_SECONDS = 120.0  # after a deadline: for the idle proof, a busy machine, and what sleeps in the kernel
 ENDING_SECONDS = supervisor.GRACE + supervisor.KILLING + 30.0  # for an attempt that was cancelled
 PERIOD_SECONDS = 0.05  # between two looks whether an attempt has ended
+FORMER_PERIOD_SECONDS = 1.0  # the same of a former life's attempt that hangs, perhaps for days
 WORDS = attempt.WHY_CHARACTERS  # of a reason in an answer
 
 
@@ -107,7 +108,7 @@ class Remediator:
         Thread(target=self._close_when_free, args=(left,), name="former-attempt", daemon=True).start()
 
     def _close_when_free(self, left: Sequence[RepairRecord]) -> None:
-        self._is_free(math.inf)
+        self._is_free(math.inf, FORMER_PERIOD_SECONDS)
         with self._lock:
             self._close(left)
 
@@ -116,12 +117,12 @@ class Remediator:
             why = "the remediator ended while it ran, and everything was ended with it"
             self._write_end(replace(record, at=clock.wall(), state=repair_history.INTERRUPTED, why=why))
 
-    def _is_free(self, until: float) -> bool:
-        """Whether the lock of the node is free before `until`."""
+    def _is_free(self, until: float, period: float = PERIOD_SECONDS) -> bool:
+        """Whether the lock of the node is free before `until`. It looks each `period` seconds."""
         while clock.now() < until:
             with suppress(RepairUnderWay), RepairLock(self._way.locks, COMMAND):
                 return True
-            clock.sleep(PERIOD_SECONDS)
+            clock.sleep(period)
         return False
 
     def answer(self, caller: Caller, line: bytes) -> Mapping[str, Any]:
@@ -268,7 +269,13 @@ class Remediator:
         except subprocess.TimeoutExpired:
             if running.hangs and not running.is_cancelled:
                 return  # it waits for what sleeps in the kernel, and nothing else runs meanwhile
-            self._log({"event": "attempt-hangs", "attempt": running.record.id, "processes": [running.process.pid]})
+            self._log(
+                {
+                    "event": "attempt-hangs",
+                    "attempt": running.record.id,
+                    "processes": [f"attempt ({running.process.pid})"],
+                }
+            )
             running.process.kill()
 
     def _ended(self, running: RunningAttempt, told: Mapping[str, Any], check: bool) -> None:
