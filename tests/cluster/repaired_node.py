@@ -20,7 +20,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from nodeprep.decide import fleet_notes
+from nodeprep.agent_state import PastAttempt
+from nodeprep.decide import attempt_note, fleet_notes
 from tests.cluster import accounts, published_node
 from tests.cluster.published_node import LEASES, NODES, SHIPPED, Published
 from tests.rigs.agent import LONG, PROGRAM, Agent
@@ -209,6 +210,10 @@ class Repaired(Published):
     def suppressed(self) -> dict[str, str]:
         """Why remedies that are due do not run, by check."""
         return {one["check"]: one["reason"] for one in self.repair()["suppressed"]}
+
+    def kept_by_the_node(self) -> tuple[PastAttempt, ...]:
+        """The attempts that its Node keeps, oldest first."""
+        return attempt_note.attempts(self.annotations().get(attempt_note.ATTEMPTS, "")) or ()
 
     def note(self) -> dict[str, Any]:
         """What its Lease tells the other agents."""

@@ -65,6 +65,7 @@ def test_a_link_that_is_down_is_set_up_again(cluster: Cluster, repaired: Callabl
     until(lambda: repaired_node.holder(cluster) == "", "the slot is given back")
     assert one.calls() == ["eth1"]
     assert one.outcomes() == ["released"]
+    until(lambda: [kept.outcome for kept in one.kept_by_the_node()] == ["released"], "the Node keeps what was tried")
     until(lambda: "helped" in one.note(), "it tells the others that it helped")
     events = one.told()
     told = [reason for reason, _ in events]

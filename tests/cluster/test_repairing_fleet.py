@@ -90,6 +90,7 @@ def test_of_three_nodes_one_is_in_repair_at_a_time(cluster: Cluster, some: Calla
                 until(partial(waits_for_slot, one), f"{one.name} waits for the slot")
         until(partial(is_repairing, watch, first), "the Node says that it is in repair")
         assert repaired_node.holder(cluster) == first.name
+        until(lambda: len(watch.renewals(first.name)) > 1, "its slot is renewed")
         first.waits(waits=False)
         (second,) = (one for one in ones[:2] if one is not first)
         until(partial(is_repairing, watch, second), "the second play")

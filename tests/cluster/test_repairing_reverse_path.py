@@ -21,7 +21,7 @@ BOOT = "/etc/sysctl.d/zz-nodeprep-terway.conf"
 PROFILE = """apiVersion: nodeprep.io/v1
 kind: Profile
 name: links
-gates: [sysctl.rp-filter, route.reverse-path]
+gates: [route.reverse-path]
 """
 
 

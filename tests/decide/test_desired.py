@@ -10,14 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nodeprep.agent_state import AgentState, BlindSince, Case, NodeState, PassStreak
-from nodeprep.decide import desired, gate_readiness, kubernetes_text, taint_toleration
+from nodeprep.decide import attempt_note, desired, gate_readiness, kubernetes_text, taint_toleration
 from nodeprep.decide.desired import AgentTrouble, Desired, GatePolicy, NodeCondition, Taint
 from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.decide.fault_confirmation import ConfirmationPolicy
 from nodeprep.decide.gate_readiness import AssignedProfile, Mode, ReadinessPolicy
+from nodeprep.decide.repair_orders import APPROVED
 from nodeprep.model import Finding, Remedy, Stage, Status
 from nodeprep.values import replace
-from tests.agent_state_values import WAIVED, agent_state, attempt, case, check, checks, finding
+from tests.agent_state_values import WAIVED, agent_state, attempt, case, check, checks, finding, past
 
 NOW = 10_000.0
 PCI, PORT, ENI, PLUGIN, CNI = "pci.driver-bound", "port.state", "eni.up", "plugin.registered", "cni.first"
@@ -567,3 +568,14 @@ def test_a_real_fault_beside_a_drill_is_the_reason() -> None:
     told = tell(memory(NodeState.UNHEALTHY, cases=(made, real)), RDMA, drill=DRILL)
     assert (told.profiles[0].check, told.profiles[0].drill) == (ENI, "")
     assert "drill" not in said(told, "TrainingReady")
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_the_node_keeps_what_was_tried_and_the_approval_that_was_used(mode: Mode) -> None:
+    """A node that loses its disk at each boot would else have all its tries anew, and use an approval again."""
+    order = "pci_rescan;until=2026-12-01T00:00:00Z"
+    tried = memory(attempts=(past(),), attempt=attempt(approval=order), approved="an older one")
+    kept = tell(tried, RDMA, mode=mode).annotations
+    assert kept[attempt_note.ATTEMPTS] == attempt_note.text(tried)
+    assert kept[APPROVED] == order
+    assert {attempt_note.ATTEMPTS, APPROVED}.isdisjoint(tell(memory(), RDMA, mode=mode).annotations)

@@ -190,6 +190,8 @@ WHYS = [
     (memory(READY, pass_streaks={DEVICE: PROVEN}), RDMA, "gates that are yet to pass often enough: plugin.registered"),
     (memory(READY), REFUSED, "the profile is refused: no baseline confirms rdma-roce"),
     (memory(BOOTSTRAP), RDMA, "every gate check passed often enough in this boot"),
+    (memory(UNHEALTHY, **RUNS), RDMA, "a remedy runs: link_up for port.state"),
+    (memory(READY, attempt=attempt("asked", remedy="mtu", check="eni.mtu")), RDMA, "a remedy runs: mtu for eni.mtu"),
 ]
 
 

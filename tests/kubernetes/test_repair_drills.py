@@ -171,6 +171,7 @@ def test_a_fault_is_mended_while_a_pod_waits(guest: Guest, node: Announced, tabl
     print("\n".join(message for _, message in repaired.told(cluster, guest.name)[-12:]))
     assert ran == list(drill.remedies)
     table.add(drill.story, ran, legs)
+    assert legs["gate open"] <= drill_table.LIMIT_SECONDS
 
 
 def drilled(guest: Guest, node: Announced, drill: Drill, job: str) -> tuple[dict[str, float], list[str]]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 import pytest
 
+from nodeprep.decide.repair_policy import SHIPPED_WAITS
 from tests.kubernetes import remediated, repaired, shipped
 from tests.rigs import started
 from tests.rigs.cluster import Cluster, Node
@@ -105,9 +107,14 @@ def test_a_fault_is_mended_and_the_job_that_waited_runs(cluster: Cluster, watche
         assert repaired.runs(cluster.nodes[name]) == [("terway_dirs", "done")]
 
 
+def transition(node: Node) -> float:
+    """When the condition became what it is, in seconds since 1970."""
+    return datetime.fromisoformat(shipped.condition(node.object())["lastTransitionTime"]).timestamp()
+
+
 def mended(cluster: Cluster, node: Node) -> list[str]:
-    """The legs from a fault to the job that runs."""
-    began = time.monotonic()
+    """The legs from a fault to the job that runs. None of our own waits is cut short by the quick configuration."""
+    began, fault_at = time.monotonic(), time.time()
     legs: list[str] = []
 
     def leg(what: str, holds: Callable[[], object]) -> None:
@@ -119,10 +126,15 @@ def mended(cluster: Cluster, node: Node) -> list[str]:
     leg("the condition is False", lambda: shipped.condition(node.object())["status"] == "False")
     leg("our taint is there", lambda: shipped.UNHEALTHY in shipped.taints(node.object()))
     repaired.waiting_pod(cluster, "late")
+    closed_at = transition(node)
     leg("it has the slot", lambda: repaired.holder(cluster, "nodeprep-slot-0") == node.name)
     assert repaired.phase(cluster, "late") == "Pending"
     leg("the play has ended", lambda: len(repaired.runs(node)) > before)
     leg("the gate is open", lambda: shipped.is_ready(node))
+    play, end = (one["at"] for one in remediated.records(node)[-2:])
+    assert play - fault_at >= SHIPPED_WAITS.conviction
+    assert play - closed_at >= SHIPPED_WAITS.settled  # our taint comes with the condition or after it
+    assert transition(node) + 1.0 - end >= SHIPPED_WAITS.passes  # a Node's times are whole seconds
     leg("the job's pod runs", lambda: runs(cluster, "late"))
     leg("the slot is given back", lambda: not repaired.holder(cluster, "nodeprep-slot-0"))
     return legs
