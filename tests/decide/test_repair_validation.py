@@ -76,6 +76,37 @@ def test_it_comes_out_so(case: Case | None, ago: float, outcome: str) -> None:
     assert [one.outcome for one in after.attempts] == ([outcome] if outcome else [])
 
 
+UNSEEN = [
+    # seconds since the play ended, readiness.validation-limit, the outcome by a failure that was seen before this round
+    (120.0, 120.0, ""),
+    (719.9, 120.0, ""),
+    (720.0, 120.0, "cut-off"),
+    (1800.0, 1800.0, ""),
+    (2399.9, 1800.0, ""),
+    (2400.0, 1800.0, "cut-off"),
+    (629.9, 5.0, ""),  # the passes take longer
+    (630.0, 5.0, "cut-off"),
+]
+
+
+@pytest.mark.parametrize(("ago", "limit", "outcome"), UNSEEN)
+def test_an_old_failure_judges_nothing(ago: float, limit: float, outcome: str) -> None:
+    """The API server went away after the last look, or the agent was stopped for a while."""
+    state = unhealthy(wrong(looks=FAILS), attempt=attempt("validating", step_since=NOW - ago))
+    terms = ValidationTerms(clock(), limit=limit, is_seen=False)
+    assert [one.outcome for one in repair_validation.judged(state, terms).attempts] == ([outcome] if outcome else [])
+
+
+@pytest.mark.parametrize(("seen", "outcome"), [(PORT, ["unreleased"]), ("port.flap", [])])
+def test_only_a_look_at_its_own_check_judges_it(seen: str, outcome: list[str]) -> None:
+    rules = AgentPolicy(checks(check(PORT), check("port.flap")), (), Mode.REPAIR)
+    state = unhealthy(wrong(looks=FAILS), attempt=attempt("validating", step_since=NOW - 121))
+    fails = finding(PORT, Status.FAIL, remedy=LINK_UP)
+    observed = Observed((fails,), {seen: observation(NOW - 1)}, full_round=True, wall=WALL)
+    state, _ = reconciliation.reconcile(state, observed, rules, NOW)
+    assert [one.outcome for one in state.attempts] == outcome
+
+
 STARTS: list[tuple[Case, float, str]] = [
     # the case after a start, seconds since that, the outcome
     (wrong(looks=()), 59.9, ""),

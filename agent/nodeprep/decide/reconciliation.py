@@ -86,9 +86,9 @@ def reconcile(
         former=observed.former,
     )
     agent_state = repair_validation.settled(agent_state, observed.observations)
-    agent_state = repair_validation.judged(
-        agent_state, ValidationTerms(clock, policy.waits, policy.readiness.validation_limit)
-    )
+    is_seen = agent_state.attempt is not None and agent_state.attempt.check in counting
+    limit = policy.readiness.validation_limit
+    agent_state = repair_validation.judged(agent_state, ValidationTerms(clock, policy.waits, limit, is_seen))
     budget_spent = _is_budget_spent(agent_state, policy, clock)
     # A few states follow each other at most. A table without an end would be a fault, and must not hang the agent.
     for _ in TABLE:

@@ -28,11 +28,20 @@ SETTLED_LOOK_SECONDS = 1.0  # seconds after the look that settles a disturbed ch
 
 
 class ValidationTerms(Value):
-    """What an attempt is judged with. `limit` is `readiness.validation-limit` in seconds."""
+    """What an attempt is judged with. `limit` is `readiness.validation-limit` in seconds.
+
+    `is_seen`: a look at its check came with this round. An older failure may be gone by now.
+    """
 
     clock: BudgetClock
     waits: RepairWaits = SHIPPED_WAITS
     limit: float = 120.0
+    is_seen: bool = True
+
+
+def longest(limit: float) -> float:
+    """The most seconds that a judgement takes: the case begins to pass at its limit, and is awaited for so long."""
+    return limit + max(limit, UNSEEN_SECONDS)
 
 
 def counting(state: AgentState, observations: Mapping[str, CheckObservation]) -> Mapping[str, CheckObservation]:
@@ -144,9 +153,11 @@ def _outcome(state: AgentState, attempt: RepairAttempt, terms: ValidationTerms) 
         return AttemptOutcome.CHANGED
     if case.latched and case.passes:
         return AttemptOutcome.CHANGED  # it passed for long enough, and is held because it comes and goes
-    if fails:
+    if fails and terms.is_seen:
         told = AttemptOutcome.UNRELEASED if case.reason == attempt.reason else AttemptOutcome.CHANGED
         return told if age >= max(terms.limit, terms.waits.passes) else None
+    if fails:  # by a look of before
+        return AttemptOutcome.CUT_OFF if age >= max(terms.limit, terms.waits.passes) + UNSEEN_SECONDS else None
     return AttemptOutcome.CUT_OFF if terms.clock.now >= _awaited_until(case, attempt, terms) else None
 
 
