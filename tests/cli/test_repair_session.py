@@ -5,7 +5,7 @@ tests/netns has playbooks on a node, tests/kubernetes a real runtime.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,9 @@ from nodeprep.decide.repair_policy import PlayDeadlines
 from nodeprep.doors.node_host import Host
 from nodeprep.facts.kubernetes.cri_containers import RunningContainer
 from nodeprep.model import Finding, Remedy, Report, Severity, Status, Subject, Verdict
+from nodeprep.repair.remedy_act import RemedyAct
 from nodeprep.repair.repair_history import RepairHistory
+from nodeprep.repair.run_outcome import RunEnd, RunOutcome, TaskLine
 from tests.kubelet_values import container, cri_container, message, plugin_devices, pod_devices
 from tests.rigs import idle_host
 from tests.rigs.grpc_server import GrpcCaller, fine, talk
@@ -98,6 +100,7 @@ def repaired(root: Path, reports: list[Report], runtime: Runtime | None = None, 
     usual: dict[str, Any] = {"command": "repair", "checks": None, "limit": SafetyClass.S2, "recheck": 0.0}
     pods: tuple[bytes, ...] | None = different.pop("pods", ())
     agrees, meanwhile = bool(different.pop("agrees", True)), different.pop("meanwhile", lambda: None)
+    runner = different.pop("runner", None)
     terms = SessionTerms(**(usual | different))
     dialogue = RepairDialogue(lines.extend, lambda _: (meanwhile(), agrees)[1], PageStyle(120))
     left = list(reports)
@@ -109,7 +112,7 @@ def repaired(root: Path, reports: list[Report], runtime: Runtime | None = None, 
     kubelet = nullcontext() if pods is None else idle_host.kubelet_of(root, *pods)
     with RawServer(talk(answers), path=root / SOCKET), kubelet:
         history = RepairHistory(str(root / "repairs"))
-        session = RepairSession(look, Host(str(root), live=True), history, terms, dialogue)
+        session = RepairSession(look, Host(str(root), live=True), history, terms, dialogue, runner=runner)
         session.run()
     return Told(session, history, lines)
 
@@ -158,6 +161,30 @@ def test_a_task_that_failed_is_told_once_with_its_reason(root: Path) -> None:
     assert "not now" in told.words
     assert [one.state for one in told.records[:2]] == ["began", "failed"]
     assert "not now" in told.records[1].why
+
+
+class Hanging:
+    """Runs remedies of which something sleeps in the kernel."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+    def require_ansible(self) -> None:
+        pass
+
+    def run(self, act: RemedyAct, say: Callable[[TaskLine], None]) -> RunOutcome:
+        del say
+        self.ran.append(act.header.name)
+        return RunOutcome(RunEnd.TIMED_OUT, 120.0, 0, "Set it", "it was ended", left=("tee (77)",))
+
+
+def test_nothing_runs_beside_what_sleeps_in_the_kernel(root: Path) -> None:
+    """Neither the next step of the plan nor another round: our lock keeps only others away."""
+    runner, other = Hanging(), finding("terway_dirs", "Missing", "terway.directories")
+    told = repaired(root, [report(finding(), other)], runner=runner)
+    assert len(runner.ran) == 1
+    assert (told.end.left, told.end.failed) == (("tee (77)",), True)
+    assert "cannot be ended: tee (77); it sleeps in the kernel" in told.words
 
 
 def test_a_dry_run_stops_nothing_and_keeps_nothing(root: Path) -> None:

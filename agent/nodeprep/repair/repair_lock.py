@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -47,14 +48,25 @@ class RepairLock:
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, MODE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._tell(descriptor, self._who)
         except BlockingIOError:
             holder = os.pread(descriptor, WORDS_BYTES, 0).decode(errors="replace").strip() or "another process"
             os.close(descriptor)
             raise RepairUnderWay(f"{holder} repairs this node ({self._path}): wait until it has ended") from None
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, self._who.encode()[:WORDS_BYTES], 0)
+        except OSError:  # a full disk: nobody would ever close it
+            os.close(descriptor)
+            raise
         self._descriptor = descriptor
         return self
+
+    def leave(self, processes: Sequence[str]) -> None:
+        """Who finds it held from now on hears that these processes hold it, which sleep in the kernel."""
+        names = ", ".join(processes)
+        self._tell(self._descriptor, f"{names}, which sleeps in the kernel and was left by {self._who},")
+
+    def _tell(self, descriptor: int, words: str) -> None:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, words.encode()[:WORDS_BYTES], 0)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -24,7 +24,8 @@ TREE = "host"  # in the directory of the ledger
 PRIVATE = 0o700  # of both directories
 NAMESPACES = {"mount": "mnt", "net": "net", "ipc": "ipc", "uts": "uts"}  # options of nsenter(1), names in /proc/PID/ns
 MINUTE_SECONDS, MINUTE_LINES = 60.0, 120  # of the log: whoever floods the socket does not fill the node's disk
-KEPT_EVENTS = ("run-began", "run-ended")  # as many as the limits of a day allow: no flood hides what ran
+# As many as the limits of a day allow: no flood hides what ran, or what keeps all others waiting.
+KEPT_EVENTS = ("run-began", "run-ended", "attempt-hangs")
 
 
 class RemediatorOptions(Value):

@@ -72,6 +72,8 @@ def run(asked: RepairOptions) -> int:
             terms = replace(terms, held=(held.descriptor,) if held else ())
             session = RepairSession(watch.report, host, RepairHistory(directory()), terms, dialogue, runner=remediator)
             report = session.run()
+            if held and session.end.left:
+                held.leave(session.end.left)
     except KeyboardInterrupt:
         terminal.complain(f"nodeprep {asked.command}: interrupted; nodeprep repair history tells what was under way")
         return INTERRUPTED

@@ -58,7 +58,8 @@ class SessionTerms(Value):
 class SessionEnd(Struct):
     """What happened: the steps that ran, and what was refused.
 
-    `failed`: a play ended badly. `doubted`: a proof was impossible. `declined`: the operator did not agree.
+    `failed`: a play ended badly. `doubted`: a proof was impossible. `declined`: the operator did not agree. `left` are
+    the processes that sleep in the kernel: nothing runs beside them.
     """
 
     ran: list[RepairStep] = field(default_factory=list)
@@ -66,6 +67,7 @@ class SessionEnd(Struct):
     failed: bool = False
     doubted: bool = False
     declined: bool = False
+    left: tuple[str, ...] = ()
 
 
 class RepairDialogue(Value):
@@ -115,10 +117,12 @@ class RepairSession:
             if not self._dialogue.agree(plan):
                 self.end.declined = True
                 break
-            ran = [pair for step in plan.steps if (pair := self._mended(step)) is not None]
+            ran = [pair for step in plan.steps if not self.end.left and (pair := self._mended(step)) is not None]
             if self._terms.dry_run or not ran:
                 break
             self._look_again(ran)
+            if self.end.left:
+                break
         return self.report
 
     def _say(self, lines: Iterable[str]) -> None:
@@ -148,6 +152,7 @@ class RepairSession:
             return None
         self.end.ran.append(step)
         self.end.failed = self.end.failed or outcome.end is not RunEnd.DONE
+        self.end.left = outcome.left
         return step, outcome
 
     def _refusal(self, step: RepairStep) -> RefusedRemedy | None:
