@@ -28,6 +28,7 @@ CLI_OF_REPAIR = tuple(f"tests/cli/test_repair_{name}.py" for name in ("session",
 CLI_OF_FLEET = ("tests/cli/test_fleet_history.py",)
 # By room: the tests that run, without those that play whole histories or emulate a machine.
 ROOMS = {
+    "agent": ("tests/agent",),
     "decide": ("tests/decide", "tests/agent"),
     "publish": ("tests/publish",),
     "doors": ("tests/doors",),
@@ -160,8 +161,74 @@ FAULTS = (
     Planted(
         "an attempt that waits for what sleeps in the kernel is ended at its time",
         "repair/remediator.py",
-        "if running.hangs and not running.is_cancelled:",
-        "if False:",
+        "            if running.hangs:\n                return",
+        "            if False:\n                return",
+    ),
+    Planted(
+        "what sleeps in the kernel is cancelled",
+        "repair/remediator.py",
+        "if not running.is_cancelled and not running.hangs:",
+        "if not running.is_cancelled:",
+    ),
+    Planted(
+        "silence ends what sleeps in the kernel",
+        "decide/repair_attempt.py",
+        "    if attempt.hangs:",
+        "    if False:",
+    ),
+    Planted(
+        "a slot ends while a long judgement goes on",
+        "decide/repair_attempt.py",
+        "judged_in + lasts)",
+        "0.0)",
+    ),
+    Planted(
+        "a failure that was seen long ago judges a remedy",
+        "decide/repair_validation.py",
+        "if fails and terms.is_seen:",
+        "if fails:",
+    ),
+    Planted(
+        "a lock is kept whose words found no room",
+        "repair/repair_lock.py",
+        "            os.close(descriptor)\n            raise\n",
+        "            raise\n",
+    ),
+    Planted(
+        "a repair by hand goes on beside what sleeps in the kernel",
+        "cli/repair/repair_session.py",
+        "if not self.end.left and (pair",
+        "if (pair",
+    ),
+    Planted(
+        "the Node keeps no attempts",
+        "decide/desired.py",
+        "ATTEMPTS: attempt_note.text(agent_state),",
+        'ATTEMPTS: "",',
+    ),
+    Planted(
+        "the Node keeps no approval",
+        "decide/desired.py",
+        "APPROVED: attempt_note.approved(agent_state),",
+        'APPROVED: "",',
+    ),
+    Planted(
+        "the agent does not say that its memory is not whole",
+        "agent/repairing.py",
+        "memory=reconciler.memory_trouble,",
+        'memory="",',
+    ),
+    Planted(
+        "the agent forgets the drill that runs",
+        "agent/repairing.py",
+        "drill=reconciler.drill,",
+        "drill=None,",
+    ),
+    Planted(
+        "the agent goes by a Node of which it read nothing",
+        "agent/repairing.py",
+        "node=seen,",
+        "node=None,",
     ),
     Planted(
         "what could not enter the host was a try",

@@ -103,7 +103,7 @@ class RepairAttempt(Value):
     `serving`: the node had been Ready in that boot. `disturbs` are checks that the remedy may make fail. `slot` is the
     Lease that the node holds for it, `slot_until` when that ends unless it is renewed. `state_before` is that of the
     node, and `state_since` since when. `approval` is the one that it uses, "" if it needs none. `end` is how the play
-    ended, "" before.
+    ended, "" before. `hangs`: the remediator last said that something of it sleeps in the kernel.
     """
 
     id: str
@@ -127,6 +127,7 @@ class RepairAttempt(Value):
     heard_at: float = 0.0
     end: str = ""
     state_since: float = 0.0
+    hangs: bool = False
 
     @property
     def subject(self) -> Subject:

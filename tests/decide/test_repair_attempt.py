@@ -24,6 +24,7 @@ from tests.agent_state_values import BOOT, agent_state, attempt, past
 from tests.repair_values import NOW, terms, unhealthy, wrong
 
 ID = "a" * 32
+LIMIT = 120.0  # seconds; `readiness.validation-limit` as it is shipped
 A = AttemptAction
 STEPS = [*AttemptStep, "a step of a newer version"]
 
@@ -60,6 +61,8 @@ MOVES: list[tuple[AgentState, AttemptReport, str, AttemptAction]] = [
     (at("running"), StatusAnswer(ID, "done", "refused", "doubt"), "refused doubt", A.SAVE),
     (at("running", 10.0), StatusAnswer(ID, "unknown"), "validating unheard", A.SAVE),
     (at("running"), StatusAnswer(ID), "running", A.NOTHING),
+    (at("running"), StatusAnswer(ID, "running", hangs=True), "running", A.SAVE),
+    (at("asked"), StatusAnswer(ID, "running", hangs=True), "running", A.SAVE),
     (at("validating"), StatusAnswer(ID, "running"), "validating", A.NOTHING),
     (at("odd"), StatusAnswer(ID, "running"), "running", A.SAVE),
     (at("odd"), LedgerSaved(ID), "odd", A.NOTHING),
@@ -125,6 +128,18 @@ def test_as_long_as_the_remediator_says_that_it_runs_it_does() -> None:
     heard = replace(state, attempt=replace(state.attempt, heard_at=NOW - 59.9))
     assert repair_attempt.due(heard, terms()).action is A.ASK_STATUS
     assert stands(repair_attempt.due(heard, terms(NOW + 1)).state) == "validating lost"
+
+
+def test_no_silence_ends_what_sleeps_in_the_kernel() -> None:
+    """Its container cannot end either, so no remediator comes again to say how it stands. A reboot ends it."""
+    heard = repair_attempt.after(at("running"), StatusAnswer(ID, "running", hangs=True), terms()).state
+    for seconds in (0.0, 3600.0, 86400.0):
+        assert repair_attempt.due(heard, terms(NOW + seconds)).action is A.ASK_STATUS
+    gone = repair_attempt.after(heard, StatusAnswer(ID, "running"), terms(NOW + 3600)).state
+    assert stands(repair_attempt.due(gone, terms(NOW + 3660)).state) == "validating lost"
+    done = repair_attempt.after(heard, StatusAnswer(ID, "done", "timed-out"), terms(NOW + 3600)).state
+    assert stands(done) == "validating timed-out"
+    assert attempt_steps.at_start(heard, "another boot", NOW).attempt is None
 
 
 def test_what_a_remedy_disturbed_passes_anew_once_its_play_is_over() -> None:
@@ -249,19 +264,29 @@ RENEWALS = [(360.0, False), (300.1, False), (299.9, True), (-5.0, True)]
 
 @pytest.mark.parametrize(("left", "renews"), RENEWALS)
 def test_a_slot_is_renewed_each_minute(left: float, *, renews: bool) -> None:
-    assert repair_attempt.renews_slot(attempt(step_since=NOW, slot_until=NOW + left), NOW) is renews
-    assert not repair_attempt.renews_slot(attempt(step_since=NOW, slot="", slot_until=NOW + left), NOW)
+    assert repair_attempt.renews_slot(attempt(step_since=NOW, slot_until=NOW + left), NOW, LIMIT) is renews
+    assert not repair_attempt.renews_slot(attempt(step_since=NOW, slot="", slot_until=NOW + left), NOW, LIMIT)
 
 
-@pytest.mark.parametrize("deadline", [120.0, 600.0])
-@pytest.mark.parametrize("step", ["asked", "running", "validating"])
-def test_a_step_without_an_end_loses_its_slot_when_a_play_counts_as_hung(step: str, deadline: float) -> None:
-    """What hangs in the kernel says for ever that it runs. Other nodes are mended meanwhile."""
+# step, the seconds after which it counts as one without an end, with a deadline and a limit of the validation
+ENDLESS = [
+    *((step, deadline, LIMIT, deadline + 900) for step in ("asked", "running") for deadline in (120.0, 600.0)),
+    ("running", 120.0, 86400.0, 1020.0),
+    ("validating", 120.0, LIMIT, 1080.0),  # a judgement of 12 minutes, and the 6 of its slot
+    ("validating", 600.0, LIMIT, 1560.0),
+    ("validating", 120.0, 1800.0, 3960.0),
+    ("validating", 120.0, 86400.0, 173160.0),
+]
+
+
+@pytest.mark.parametrize(("step", "deadline", "limit", "after"), ENDLESS)
+def test_a_step_without_an_end_loses_its_slot(step: str, deadline: float, limit: float, after: float) -> None:
+    """What hangs in the kernel says for ever that it runs. Other nodes are mended meanwhile, and none before."""
     one = attempt(step, deadline=deadline, step_since=NOW, slot_until=NOW + deadline + 240)
-    over = NOW + deadline + attempt_steps.HUNG_SECONDS
+    over = NOW + after
     for now in itertools.takewhile(lambda now: now <= over + 3600, itertools.count(NOW, 10.0)):
         assert one.slot_until > min(now, over - 60), "it holds its slot for as long as it may run"
-        if repair_attempt.renews_slot(one, now):
+        if repair_attempt.renews_slot(one, now, limit):
             one = replace(one, slot_until=now + deadline + 240, heard_at=now)
     assert over - 60 < one.slot_until <= over
 

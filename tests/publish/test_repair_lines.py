@@ -79,7 +79,7 @@ ENDS = [
     (past("released"), [f"RepairHelped {WHERE}: helped: the check passes"]),
     (
         past("changed"),
-        [f"RepairHelped {WHERE}: mended what it is for; something else is in the way of the check now"],
+        [f"RepairHelped {WHERE}: mended what it is for; the check is held for something else now"],
     ),
     (past("unreleased"), [f"! RepairFailed {WHERE}: did not help: the check did not pass in time"]),
     (

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -319,6 +319,58 @@ def test_who_sleeps_in_the_kernel_is_named_and_not_waited_for(tmp_path: Path, fr
     assert str(number) in (freezer / "cgroup.procs").read_text().split()
     (freezer / "freezer.state").write_text("THAWED")
     until(lambda: not Path(f"/proc/{number}").exists(), "its end, for it has been killed")
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_a_supervisor_that_says_nothing_is_awaited_like_what_sleeps_in_the_kernel(tmp_path: Path) -> None:
+    """Its disk hangs. It may still run what it supervises, so nobody says that all is over."""
+    stopped, told = list[int](), list[str]()
+
+    def stop(_: TaskLine) -> None:
+        (outside,) = [one for one in children_of(os.getpid()) if b"supervisor" in cmdline(one)]
+        stopped.extend(children_of(outside))
+        os.kill(stopped[0], signal.SIGSTOP)
+
+    def hangs(processes: Sequence[str]) -> None:
+        told.extend(processes)
+        os.kill(stopped[0], signal.SIGCONT)
+
+    play = playbook(tmp_path, shell("true"), shell("sleep 600", "Sleep"))
+    ended = playbook_run.run(PlaybookRun(play, SHORTEST), stop, hangs)
+    assert [re.sub(r"\d+", "N", one) for one in told] == ["supervisor (N)"]
+    assert (ended.end, ended.left) == (RunEnd.TIMED_OUT, ())
+
+
+def cmdline(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
+NOT_BEGUN = """
+import sys
+from nodeprep.decide.remediator_limits import RefusedRun
+from nodeprep.repair import playbook_run
+from nodeprep.repair.playbook_run import PlaybookRun
+try:
+    print(playbook_run.run(PlaybookRun(sys.argv[1], 100.0)))
+except RefusedRun as refused:
+    print(refused.reason, refused)
+"""
+
+
+@needs_root("a bounding set")
+def test_what_could_not_begin_is_refused(tmp_path: Path) -> None:
+    """It is no failure of the remedy: here nobody may make a PID namespace."""
+    play = playbook(tmp_path, write(tmp_path / "changed"))
+    argv = ("setpriv", "--bounding-set", "-sys_admin", sys.executable, "-c", NOT_BEGUN, play)
+    environment = {**os.environ, "PYTHONPATH": str(AGENT), "TMPDIR": str(tmp_path)}
+    told = subprocess.run(argv, capture_output=True, text=True, env=environment, check=True)
+    assert told.stdout.startswith(
+        "missing-tool no process could be started: [Errno 1] unshare: Operation not permitted"
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["play.yml"]
 
 
 # A program of its own calls `run`, so that it can be killed. It prints when the play has begun its second task.

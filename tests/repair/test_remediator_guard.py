@@ -27,7 +27,7 @@ ENDS = [
     # it waits for what sleeps in the kernel, it was cancelled, its process is ended
     (False, False, True),
     (True, False, False),
-    (True, True, True),
+    (True, True, False),
 ]
 
 

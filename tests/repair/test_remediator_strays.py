@@ -7,6 +7,7 @@ The playbook is one of ours with other tasks, in a copy of the agent. The remedi
 from __future__ import annotations
 
 import shutil
+import signal
 import sys
 import tempfile
 import uuid
@@ -20,7 +21,7 @@ import yaml
 
 from tests.rigs import remediator_process
 from tests.rigs.absent import cannot_start, needs_root
-from tests.rigs.remediator_process import AGENT, HELLO, Remediator
+from tests.rigs.remediator_process import AGENT, HELLO, PLENTY, Remediator
 from tests.rigs.waiting import until
 
 pytestmark = [needs_root("cgroups and mounts"), pytest.mark.timeout(900)]
@@ -134,10 +135,14 @@ FREEZE = "echo 0 > {0}/cgroup.procs; echo FROZEN > {0}/freezer.state; sleep 1"
 FIRST, SECOND, THIRD = ("0" * 32, "1" * 32, "2" * 32)
 
 
+def hanging(remediator: Remediator) -> list[dict[str, Any]]:
+    """What the remediator's log says of attempts that hang."""
+    return [line for line in remediator.log() if line["event"] == "attempt-hangs"]
+
+
 def hangs(remediator: Remediator) -> list[str]:
-    """The names of the processes that hang, by the remediator's log."""
-    lines = [line for line in remediator.log() if line["event"] == "attempt-hangs"]
-    return [process.partition(" (")[0] for line in lines for process in line["processes"]]
+    """The names of the processes that hang."""
+    return [process.partition(" (")[0] for line in hanging(remediator) for process in line["processes"]]
 
 
 def asked(remediator: Remediator, attempt: str, deadline: int = 240) -> dict[str, Any]:
@@ -174,6 +179,7 @@ def test_what_sleeps_in_the_kernel_runs_until_it_is_gone(directory: Path, group:
             assert hangs(remediator) == ["sh"]
             assert status(remediator, attempt) == "running"
             assert asked(remediator, THIRD)["refused"]["reason"] == "busy"
+            assert remediator.ask({"cancel": {"attempt": attempt}})[0] == {"status": "running"}  # it has been killed
             (freezer / "freezer.state").write_text("THAWED")
             told = remediator_process.ended(remediator, attempt)
             assert (told["end"], members(group)) == ("timed-out", {process.pid})
@@ -181,18 +187,43 @@ def test_what_sleeps_in_the_kernel_runs_until_it_is_gone(directory: Path, group:
             assert asked(remediator, "3" * 32) == {"status": "running"}
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_what_sleeps_in_the_kernel_of_a_host_outlives_the_remediator(
-    directory: Path, group: Path, freezer: Path
+    directory: Path, group: Path, freezer: Path, number: int
 ) -> None:
     """The lock of the node is held until it is gone, and a new remediator says that it runs."""
     remediator = playing(directory, group, "", shell(FREEZE.format(freezer)))
-    with remediator.serving():
+    with remediator.serving() as process:
         attempt = frozen(remediator, freezer)
-        remediator.end()
+        process.send_signal(number)
+        process.wait(PLENTY)
     with remediator.serving():
-        assert status(remediator, attempt) == "running"
+        assert remediator.ask({"status": {"attempt": attempt}})[0] == {"status": "running", "hangs": True, "tasks": []}
+        assert attempt in hanging(remediator)[-1]["why"], "who holds the lock, by its words"
         assert asked(remediator, THIRD) == {"status": "running"}
         assert remediator_process.ended(remediator, THIRD)["refused"] == "busy"
         (freezer / "freezer.state").write_text("THAWED")
         assert remediator_process.ended(remediator, attempt)["end"] == "interrupted"
         assert asked(remediator, "3" * 32) == {"status": "running"}
+
+
+def test_a_cancelled_attempt_awaits_what_sleeps_in_the_kernel(directory: Path, group: Path, freezer: Path) -> None:
+    """It names it at once, not at its deadline, and is over when that is gone."""
+    with remediator_process.host(*MEMORY) as first:
+        remediator = playing(directory, group, f"/proc/{first.pid}", shell(FREEZE.format(freezer)))
+        with remediator.serving():
+            assert asked(remediator, FIRST, deadline=600) == {"status": "running"}
+            until(lambda: (freezer / "freezer.state").read_text() == "FROZEN\n", "it sleeps")
+            for _ in range(2):  # the second one changes nothing
+                assert remediator.ask({"cancel": {"attempt": FIRST}})[0] == {"status": "running"}
+                until(lambda: hangs(remediator), "who hangs")
+            assert hangs(remediator) == ["sh"]
+            assert remediator.ask({"status": {"attempt": FIRST}})[0] == {
+                "status": "running",
+                "hangs": True,
+                "tasks": [],
+            }
+            assert asked(remediator, SECOND)["refused"]["reason"] == "busy"
+            (freezer / "freezer.state").write_text("THAWED")
+            assert remediator_process.ended(remediator, FIRST)["end"] == "interrupted"
+            assert asked(remediator, THIRD) == {"status": "running"}

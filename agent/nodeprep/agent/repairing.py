@@ -128,6 +128,11 @@ class Repairing:
     def _state(self) -> AgentState:
         return self._reconciler.agent_state
 
+    @property
+    def _limit(self) -> float:
+        """`readiness.validation-limit` in seconds."""
+        return self._reconciler.settings.agent.readiness.validation_limit
+
     def _set(self, state: AgentState) -> None:
         """The agent state is another one. What must not be lost is saved before anybody is told."""
         reconciler, before = self._reconciler, self._state
@@ -274,7 +279,11 @@ class Repairing:
         attempt, now = self._state.attempt, terms.clock.now
         if attempt is None:
             return None
-        if self._requests is not None and self._may_ask_lease(now) and repair_attempt.renews_slot(attempt, now):
+        if (
+            self._requests is not None
+            and self._may_ask_lease(now)
+            and repair_attempt.renews_slot(attempt, now, self._limit)
+        ):
             self._lease_at = now
             return partial(self._requests.keep, attempt.slot, repair_slots.duration(attempt.deadline))
         asks = repair_attempt.due(self._state, terms).action is AttemptAction.ASK_STATUS

@@ -12,6 +12,8 @@ status. So no attempt runs twice, whoever is killed when; and none is lost, for 
 
 from __future__ import annotations
 
+from math import inf
+
 from nodeprep.agent_state import AgentState, RepairAttempt
 from nodeprep.decide import (
     attempt_steps,
@@ -68,7 +70,8 @@ class RunAnswer(Value):
 class StatusAnswer(Value):
     """What the remediator says of attempt `id`: "running", "done" or "unknown"; "" if it said nothing.
 
-    `end` is how a play ended. `refused` is the word if it ended before anything ran, and `why` is for people.
+    `end` is how a play ended. `refused` is the word if it ended before anything ran, and `why` is for people. `hangs`:
+    it runs because something of it sleeps in the kernel.
     """
 
     id: str
@@ -76,6 +79,7 @@ class StatusAnswer(Value):
     end: str = ""
     refused: str = ""
     why: str = ""
+    hangs: bool = False
 
 
 AttemptReport = LedgerSaved | RunAnswer | StatusAnswer
@@ -165,20 +169,24 @@ def given_up_at(attempt: RepairAttempt, terms: RepairTerms) -> float:
     """When nobody waits any more for a remediator that says nothing (CLOCK_BOOTTIME seconds).
 
     As long as it says that the attempt runs, it does. A remediator that restarts says nothing for a while, and its
-    child may run on meanwhile: no silence ends an attempt before its deadline.
+    child may run on meanwhile: no silence ends an attempt before its deadline. What sleeps in the kernel keeps also a
+    container from its end, so no other remediator comes to say so: only a reboot ends that.
     """
+    if attempt.hangs:
+        return inf
     return max(attempt.step_since + attempt.deadline, attempt.heard_at) + terms.waits.silent
 
 
-def renews_slot(attempt: RepairAttempt, now: float) -> bool:
+def renews_slot(attempt: RepairAttempt, now: float, limit: float) -> bool:
     """Whether the slot is to be renewed now, so that it never ends while a remedy runs or is judged.
 
-    A step that is not over when a play would count as hung loses it, so no renewal lasts for longer. Then another node
-    is mended: also where an agent starts again and again, and never comes to judge.
+    A step that takes longer than any may loses it, so no renewal lasts for longer. Then another node is mended: also
+    where an agent starts again and again, and never comes to judge. `limit` is `readiness.validation-limit`.
     """
     lasts = repair_slots.duration(attempt.deadline)
     is_due = attempt.slot_until - now < lasts - repair_slots.RENEWAL_SECONDS
-    until = attempt.step_since + attempt.deadline + attempt_steps.HUNG_SECONDS
+    judged_in = repair_validation.longest(limit) if attempt_steps.step_of(attempt) is AttemptStep.VALIDATING else 0.0
+    until = attempt.step_since + max(attempt.deadline + attempt_steps.HUNG_SECONDS, judged_in + lasts)
     return bool(attempt.slot) and is_due and now + lasts <= until
 
 
@@ -209,9 +217,11 @@ def _after_run(state: AgentState, attempt: RepairAttempt, report: RunAnswer, ter
 def _after_status(state: AgentState, attempt: RepairAttempt, report: StatusAnswer, terms: RepairTerms) -> AttemptResult:
     now = terms.clock.now
     if report.status == "running":
+        told = replace(attempt, heard_at=now, hangs=report.hangs)
         if attempt_steps.step_of(attempt) is AttemptStep.RUNNING:
-            return AttemptResult(replace(state, attempt=replace(attempt, heard_at=now)))
-        return AttemptResult(_moved(state, attempt, AttemptStep.RUNNING, terms), AttemptAction.SAVE)
+            action = AttemptAction.NOTHING if told.hangs == attempt.hangs else AttemptAction.SAVE
+            return AttemptResult(replace(state, attempt=told), action)
+        return AttemptResult(_moved(state, told, AttemptStep.RUNNING, terms), AttemptAction.SAVE)
     if report.status == "done" and report.refused:
         return AttemptResult(_refused(state, attempt, report.refused, terms, report.why), AttemptAction.SAVE)
     if report.status == "done":

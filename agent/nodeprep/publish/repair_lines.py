@@ -33,7 +33,7 @@ STEPS: Mapping[str, str] = {
 }
 OUTCOMES: Mapping[str, str] = {
     AttemptOutcome.RELEASED: "helped: the check passes",
-    AttemptOutcome.CHANGED: "mended what it is for; something else is in the way of the check now",
+    AttemptOutcome.CHANGED: "mended what it is for; the check is held for something else now",
     AttemptOutcome.UNRELEASED: "did not help: the check did not pass in time",
     AttemptOutcome.REFUSED: "did not run",
     AttemptOutcome.CUT_OFF: "was cut off: after a reboot, a reset or no look at all nobody can say whether it helped",

@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from threading import Thread
 from typing import Any
 
@@ -158,8 +159,8 @@ def _tell_hangs(processes: Sequence[str]) -> None:
 
 
 def _tell(told: Mapping[str, Any]) -> None:
-    sys.stdout.write(json.dumps(told) + "\n")
-    sys.stdout.flush()
+    with suppress(BrokenPipeError):  # the remediator is gone, and its next life goes by the lock
+        os.write(1, json.dumps(told).encode() + b"\n")
 
 
 if __name__ == "__main__":

@@ -16,10 +16,12 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 from typing import IO, Any
 
 import nodeprep
+from nodeprep.decide.remediator_limits import RefusedRun, RunRefusal
 from nodeprep.doors import children, clock
 from nodeprep.pattern import Pattern
 from nodeprep.repair import host_tools, supervisor
@@ -28,6 +30,7 @@ from nodeprep.values import Value, field
 
 MISSING = f"repair needs Ansible: {sys.executable} -m pip install 'nodeprep[repair]'"
 MARGIN = 30.0  # seconds after its own limit in which the supervisor must have spoken, on a machine that is busy
+ENDING_SECONDS = supervisor.GRACE + supervisor.KILLING + MARGIN  # for it to end what runs, and to say so
 MESSAGE = 1000  # characters of a message; its end says most
 ESCAPES = Pattern(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")  # of a terminal: colours, titles
 READ = 65536
@@ -72,35 +75,37 @@ def run(
     """Run a playbook and tell `say` of each task when it has ended. Afterwards nothing is left of it.
 
     But who sleeps in the kernel cannot be ended. With `hangs`, it hears who that is, and then they are awaited, for as
-    long as it takes. Without it, they are named and left.
+    long as it takes. Without it, they are named and left. So also after KeyboardInterrupt, which goes on then.
 
     Raises:
         AnsibleMissing: the extra `repair` is not installed.
-        OSError: no private directory could be made, or no process started.
+        RefusedRun: no process could be started, so nothing ran.
+        OSError: no private directory could be made.
     """
     require_ansible()
     if not Path(play.playbook).is_file():
         return RunOutcome(RunEnd.BROKEN, 0.0, message=f"{play.playbook}: no such playbook")
-    began, story = clock.now(), _Story(say)
+    began, story = clock.now(), _Story(say, hangs)
     private = Path(tempfile.mkdtemp(prefix="nodeprep-repair-"))
     try:
         (private / supervisor.ORDER).write_text(json.dumps(_order(play)))
         with tempfile.TemporaryFile() as errors:
             with _supervisor(private, play, errors, story) as process:
-                for told in _messages(process, began + play.deadline + supervisor.KILLING + MARGIN):
-                    story.hear(told)
-                seconds = clock.now() - began
-                if story.left and hangs is not None:
-                    hangs(story.left)
-                    process.wait()  # its end waits for them
-                    story.left = ()
+                try:
+                    _hear_out(process, story, began + play.deadline + supervisor.KILLING + MARGIN)
+                except KeyboardInterrupt:
+                    _close(process.stdin)  # it ends what runs
+                    _hear_out(process, story, clock.now() + ENDING_SECONDS)
+                    raise
             errors.seek(0)
             words = errors.read().decode(errors="replace")
+        if process.returncode == supervisor.NOT_STARTED:
+            raise RefusedRun(RunRefusal.MISSING_TOOL, _one_line(words))
         if story.end is None:
-            return story.without_end(seconds, words)
+            return story.without_end(story.heard_at - began, words)
     finally:
         shutil.rmtree(private, ignore_errors=True)  # the supervisor has done it, unless it was killed
-    return _outcome(story, story.end, play, seconds)
+    return _outcome(story, story.end, play, story.heard_at - began)
 
 
 def _order(play: PlaybookRun) -> Mapping[str, Any]:
@@ -113,16 +118,19 @@ def _supervisor(
     private: Path, play: PlaybookRun, errors: IO[bytes], story: _Story
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The process in between. It sees by the end of its input that we are gone, however that came."""
-    process = subprocess.Popen(
-        (sys.executable, "-P", "-s", "-m", supervisor.__name__),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=errors,
-        cwd="/",
-        env={"PYTHONPATH": str(Path(nodeprep.__file__).parents[1]), "PATH": host_tools.PATH, "LANG": "C.UTF-8"},
-        pass_fds=play.held,
-        start_new_session=True,  # Ctrl-C is for us
-    )
+    try:
+        process = subprocess.Popen(
+            (sys.executable, "-P", "-s", "-m", supervisor.__name__),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            cwd="/",
+            env={"PYTHONPATH": str(Path(nodeprep.__file__).parents[1]), "PATH": host_tools.PATH, "LANG": "C.UTF-8"},
+            pass_fds=play.held,
+            start_new_session=True,  # Ctrl-C is for us
+        )
+    except OSError as error:
+        raise RefusedRun(RunRefusal.MISSING_TOOL, f"{sys.executable}: {error.strerror}") from error
     assert process.stdin is not None  # noqa: S101 - for mypy
     order = {"private": str(private), "seconds": play.deadline, "deadline": clock.now() + play.deadline}
     try:
@@ -140,16 +148,37 @@ def _dismissed(process: subprocess.Popen[bytes], *, has_left: bool, holds: bool)
     Its own end waits for what sleeps in the kernel (`has_left`). One that holds a lock meanwhile stays until then.
     """
     for pipe in (process.stdin, process.stdout):
-        if pipe is not None:
-            pipe.close()
+        _close(pipe)
     try:
-        process.wait(0.0 if has_left else supervisor.GRACE + supervisor.KILLING + MARGIN)
+        process.wait(0.0 if has_left else ENDING_SECONDS)
     except subprocess.TimeoutExpired:
         if holds:
             children.unreaped.append(process)
             return
         process.kill()
         children.ended(process)
+
+
+def _close(pipe: IO[bytes] | None) -> None:
+    if pipe is not None:
+        with suppress(BrokenPipeError):
+            pipe.close()
+
+
+def _hear_out(process: subprocess.Popen[bytes], story: _Story, until: float) -> None:
+    """Hear it to its last word, and await what it could not end. One that says nothing any more counts as that."""
+    for told in _messages(process, until):
+        story.hear(told)
+    story.heard_at = clock.now()
+    if story.end is None and process.poll() is None:
+        story.left = (f"supervisor ({process.pid})",)
+    if not story.left or story.hangs is None:
+        return
+    story.hangs(story.left)
+    process.wait()  # its end waits for them
+    for told in _messages(process, inf):  # what one that was silent for long said at last
+        story.hear(told)
+    story.left = ()
 
 
 def _messages(process: subprocess.Popen[bytes], until: float) -> Iterator[Mapping[str, Any]]:
@@ -172,12 +201,12 @@ def _messages(process: subprocess.Popen[bytes], until: float) -> Iterator[Mappin
 class _Story:
     """What was heard of a run so far. `running` is the task that began last, `end` what the supervisor says at last.
 
-    `left` are the processes that could not be ended and are still there.
+    `left` are the processes that could not be ended and are still there, `heard_at` is when the last word came.
     """
 
-    def __init__(self, say: Callable[[TaskLine], None]) -> None:
-        self._say = say
-        self.changed = 0
+    def __init__(self, say: Callable[[TaskLine], None], hangs: Callable[[Sequence[str]], None] | None) -> None:
+        self._say, self.hangs = say, hangs
+        self.changed, self.heard_at = 0, 0.0
         self.running = ""
         self.end: Mapping[str, Any] | None = None
         self.left: tuple[str, ...] = ()
@@ -196,7 +225,9 @@ class _Story:
     def without_end(self, seconds: float, errors: str) -> RunOutcome:
         """The outcome where the supervisor was killed, and the kernel has killed what it supervised."""
         message = f"the supervising process ended early: {_one_line(errors) or 'somebody killed it'}"
-        return RunOutcome(RunEnd.BROKEN, seconds, self.changed, self.running, message)
+        if self.left:
+            message = "the supervising process says nothing, and what runs may go on"
+        return RunOutcome(RunEnd.BROKEN, seconds, self.changed, self.running, message, left=self.left)
 
 
 def _outcome(story: _Story, told: Mapping[str, Any], play: PlaybookRun, seconds: float) -> RunOutcome:

@@ -7,7 +7,6 @@ lines, keeps the ledger and waits. So it is small, and no remedy can bring it do
 from __future__ import annotations
 
 import json
-import math
 import os
 import subprocess
 import sys
@@ -32,7 +31,7 @@ from nodeprep.decide.remediator_protocol import (
 from nodeprep.decide.remedy_arguments import InvalidArgument
 from nodeprep.decide.remedy_header import RemedyHeader
 from nodeprep.doors import clock
-from nodeprep.repair import attempt, host_tools, idle_proof, repair_history, supervisor
+from nodeprep.repair import attempt, host_tools, idle_proof, playbook_run, repair_history
 from nodeprep.repair.attempt_ledger import AttemptLedger, LedgerLost
 from nodeprep.repair.repair_history import BEGAN, RepairRecord
 from nodeprep.repair.repair_lock import RepairLock, RepairUnderWay
@@ -41,7 +40,7 @@ from nodeprep.values import Struct, Value, asdict, field, replace
 
 COMMAND = "remediator"
 MARGIN_SECONDS = 120.0  # after a deadline: for the idle proof, a busy machine, and what sleeps in the kernel
-ENDING_SECONDS = supervisor.GRACE + supervisor.KILLING + 30.0  # for an attempt that was cancelled
+ENDING_SECONDS = playbook_run.ENDING_SECONDS + 10.0  # for an attempt that was cancelled; in it, it names who hangs
 PERIOD_SECONDS = 0.05  # between two looks whether an attempt has ended
 FORMER_PERIOD_SECONDS = 1.0  # the same of a former life's attempt that hangs, perhaps for days
 WORDS = attempt.WHY_CHARACTERS  # of a reason in an answer
@@ -100,15 +99,31 @@ class Remediator:
         node meanwhile. One of which something sleeps in the kernel runs until that is gone. Raises OSError.
         """
         left = self._ledger.open_attempts()
-        if not left or self._way.process or self._is_free(clock.now() + ENDING_SECONDS):
+        holder = "" if self._way.process or not left else self._holder(left)
+        until = clock.now() + ENDING_SECONDS
+        while holder and clock.now() < until:
+            clock.sleep(PERIOD_SECONDS)
+            holder = self._holder(left)
+        if not holder:
             self._close(left)
             return
         for record in left:
-            self._log({"event": "attempt-hangs", "attempt": record.id, "processes": []})
+            self._log({"event": "attempt-hangs", "attempt": record.id, "processes": [], "why": holder})
         Thread(target=self._close_when_free, args=(left,), name="former-attempt", daemon=True).start()
 
     def _close_when_free(self, left: Sequence[RepairRecord]) -> None:
-        self._is_free(math.inf, FORMER_PERIOD_SECONDS)
+        trouble = ""
+        while True:
+            try:
+                holder, why = self._holder(left), ""
+            except OSError as error:  # a disk that is full or hangs: nobody knows whether it is free
+                holder, why = "?", f"{error.filename}: {error.strerror}"
+            if why != trouble and why:
+                self._log({"event": "ledger-trouble", "why": why})
+            trouble = why
+            if not holder:
+                break
+            clock.sleep(FORMER_PERIOD_SECONDS)
         with self._lock:
             self._close(left)
 
@@ -117,13 +132,16 @@ class Remediator:
             why = "the remediator ended while it ran, and everything was ended with it"
             self._write_end(replace(record, at=clock.wall(), state=repair_history.INTERRUPTED, why=why))
 
-    def _is_free(self, until: float, period: float = PERIOD_SECONDS) -> bool:
-        """Whether the lock of the node is free before `until`. It looks each `period` seconds."""
-        while clock.now() < until:
-            with suppress(RepairUnderWay), RepairLock(self._way.locks, COMMAND):
-                return True
-            clock.sleep(period)
-        return False
+    def _holder(self, left: Sequence[RepairRecord]) -> str:
+        """Who of these attempts holds the lock of the node, in the words of the lock; "" for none. Raises OSError.
+
+        Where another holds it, they have ended: they had it from before anything of them ran.
+        """
+        try:
+            with RepairLock(self._way.locks, COMMAND):
+                return ""
+        except RepairUnderWay as held:
+            return str(held) if any(one.id in str(held) for one in left) else ""
 
     def answer(self, caller: Caller, line: bytes) -> Mapping[str, Any]:
         """What a line is answered with. Raises nothing for whatever was sent."""
@@ -267,7 +285,7 @@ class Remediator:
         try:
             running.process.wait(max(running.until - clock.now(), 0.0))
         except subprocess.TimeoutExpired:
-            if running.hangs and not running.is_cancelled:
+            if running.hangs:
                 return  # it waits for what sleeps in the kernel, and nothing else runs meanwhile
             self._log(
                 {
@@ -301,8 +319,14 @@ class Remediator:
             record = self._ledger.record(attempt_id)
             if record is None:
                 return {"status": "unknown"}
-            told = {"status": "running"} if record.state == BEGAN else status_of(record)
+            told = self._running_status(record) if record.state == BEGAN else status_of(record)
             return {**told, "tasks": self._tasks(attempt_id)}
+
+    def _running_status(self, record: RepairRecord) -> Mapping[str, Any]:
+        """Of a former life only what sleeps in the kernel still runs (`settle`)."""
+        is_ours = self._running is not None and self._running.record.id == record.id
+        hangs = self._running.hangs if is_ours and self._running is not None else True
+        return {"status": "running", "hangs": hangs}
 
     def _tasks(self, attempt_id: str) -> list[Mapping[str, str]]:
         """The tasks of an attempt that have ended: of the one that runs, and of the last one."""
@@ -320,7 +344,7 @@ class Remediator:
             running = self._running
             if running is None or running.record.id != attempt_id:
                 return {"error": f"cancel: attempt {attempt_id} does not run"}
-            if not running.is_cancelled:
+            if not running.is_cancelled and not running.hangs:  # what hangs has been killed
                 self._have_cancelled(running)
         return {"status": "running"}
 
@@ -333,14 +357,14 @@ class Remediator:
             running.process.stdin.close()
 
     def end(self) -> None:
-        """Cancel what runs, and wait until it has ended."""
+        """Cancel what runs, and wait until it has ended. What sleeps in the kernel is left: the next life awaits it."""
         with self._lock:
             running = self._running
         if running is None:
             return
         self._cancel(running.record.id)
         until = clock.now() + ENDING_SECONDS
-        while self._running is not None and clock.now() < until:
+        while self._running is not None and not running.hangs and clock.now() < until:
             clock.sleep(PERIOD_SECONDS)
 
 

@@ -97,7 +97,7 @@ class RemediatorClient:
         except NoRemediator:
             return StatusAnswer(attempt)
         status, end, refused, why = (str(told.get(key) or "") for key in ("status", "end", "refused", "why"))
-        return StatusAnswer(attempt, status, end, refused, why)
+        return StatusAnswer(attempt, status, end, refused, why, hangs=bool(told.get("hangs")))
 
     def run(self, act: RemedyAct, say: Callable[[TaskLine], None]) -> RunOutcome:
         """Run a remedy once, as the attempt of its id, and wait for its end. An interruption ends it first.

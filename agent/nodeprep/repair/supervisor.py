@@ -28,6 +28,7 @@ GRACE = 2.0  # seconds between SIGTERM and SIGKILL, within the deadline
 KILLING = 5.0  # seconds for killed processes to end; one that sleeps in the kernel takes longer, and is reported
 LOOK = 0.02  # seconds between two looks at the child
 SAID_BYTES = 4096
+NOT_STARTED = 3  # the exit code where no process could be started: nothing ran
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 ORDER, RESULT, SAID = "order.json", "result.json", "said"  # in the private directory; ansible.py knows them too
@@ -53,10 +54,14 @@ def main() -> None:
     try:
         ended = pid_namespace.enter(SIGNALS)
         if ended is not None:  # we are outside
-            sys.exit(bool(ended))
-        told = _supervised(order, private, stopped)
+            sys.exit(ended if ended == NOT_STARTED else bool(ended))
+        child = _started(private)
     except OSError as reason:
-        sys.exit(f"no process could be started: {reason}")
+        shutil.rmtree(private, ignore_errors=True)
+        sys.stderr.write(f"no process could be started: {reason}\n")
+        sys.exit(NOT_STARTED)
+    try:
+        told = _supervised(child, order, private, stopped)
     finally:
         shutil.rmtree(private, ignore_errors=True)
     with suppress(BrokenPipeError), open(1, "wb") as out:
@@ -73,13 +78,13 @@ def _line(descriptor: int) -> bytes:
     return line
 
 
-def _supervised(order: Mapping[str, Any], private: Path, stopped: list[int]) -> Mapping[str, Any]:
+def _supervised(child: int, order: Mapping[str, Any], private: Path, stopped: list[int]) -> Mapping[str, Any]:
     deadline = order["deadline"]
     try:
-        why = _awaited(_started(private), deadline - min(GRACE, order["seconds"] / 4), stopped)
+        why = _awaited(child, deadline - min(GRACE, order["seconds"] / 4), stopped)
     finally:
         now = clock.now()
-        left = pid_namespace.end(min(now + GRACE, deadline), max(now, deadline) + KILLING)
+        left = pid_namespace.end(min(now + GRACE, deadline), now + GRACE + KILLING)
     return {"why": why, "left": left, "result": _result(private), "said": _said(private)}
 
 
