@@ -12,8 +12,8 @@ from pathlib import Path
 TARGET = Path(__file__).resolve().parent.parent / "README.md"
 RESULTS = TARGET.parent / "proofs" / "drills.tsv"
 BEGIN, END = "<!-- `make docs` writes this from proofs/drills.tsv. -->\n", "<!-- the end of it -->\n"
-# When the Node says each, and at last of which the plays took.
 LIMIT_SECONDS = 300.0  # from the fault to the open gate, in the emulated guest (issue 18)
+# When the Node says each, and at last of which the plays took.
 LEGS = ("condition", "label gone", "taint", "repairing", "gate open", "pod runs", "plays")
 
 

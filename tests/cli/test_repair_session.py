@@ -22,6 +22,7 @@ from nodeprep.facts.kubernetes.cri_containers import RunningContainer
 from nodeprep.model import Finding, Remedy, Report, Severity, Status, Subject, Verdict
 from nodeprep.repair.remedy_act import RemedyAct
 from nodeprep.repair.repair_history import RepairHistory
+from nodeprep.repair.repair_lock import RepairLock
 from nodeprep.repair.run_outcome import RunEnd, RunOutcome, TaskLine
 from tests.kubelet_values import container, cri_container, message, plugin_devices, pod_devices
 from tests.rigs import idle_host
@@ -166,8 +167,8 @@ def test_a_task_that_failed_is_told_once_with_its_reason(root: Path) -> None:
 class Hanging:
     """Runs remedies of which something sleeps in the kernel."""
 
-    def __init__(self) -> None:
-        self.ran: list[str] = []
+    def __init__(self, end: RunEnd | KeyboardInterrupt) -> None:
+        self.end, self.ran = end, list[str]()
 
     def require_ansible(self) -> None:
         pass
@@ -175,16 +176,35 @@ class Hanging:
     def run(self, act: RemedyAct, say: Callable[[TaskLine], None]) -> RunOutcome:
         del say
         self.ran.append(act.header.name)
-        return RunOutcome(RunEnd.TIMED_OUT, 120.0, 0, "Set it", "it was ended", left=("tee (77)",))
+        if isinstance(self.end, KeyboardInterrupt):
+            raise self.end
+        return RunOutcome(self.end, 120.0, 0, "Set it", "it was ended", left=("tee (77)",))
 
 
-def test_nothing_runs_beside_what_sleeps_in_the_kernel(root: Path) -> None:
+@pytest.mark.parametrize("end", [RunEnd.TIMED_OUT, RunEnd.DONE])
+def test_nothing_runs_beside_what_sleeps_in_the_kernel(root: Path, end: RunEnd) -> None:
     """Neither the next step of the plan nor another round: our lock keeps only others away."""
-    runner, other = Hanging(), finding("terway_dirs", "Missing", "terway.directories")
-    told = repaired(root, [report(finding(), other)], runner=runner)
+    runner, other = Hanging(end), finding("terway_dirs", "Missing", "terway.directories")
+    with RepairLock(str(root / "repairs"), "nodeprep repair") as lock:
+        told = repaired(root, [report(finding(), other)], runner=runner, lock=lock)
+        assert (root / "repairs/lock").read_text().startswith("tee (77), which sleeps in the kernel and was left by")
     assert len(runner.ran) == 1
     assert (told.end.left, told.end.failed) == (("tee (77)",), True)
     assert "cannot be ended: tee (77); it sleeps in the kernel" in told.words
+    left_out = {"terway_restart", "terway_dirs"} - set(runner.ran)
+    assert f"not run {left_out.pop()}: nothing runs beside what sleeps in the kernel" in told.words
+
+
+def test_who_interrupts_a_repair_hears_what_could_not_be_ended(root: Path) -> None:
+    with RepairLock(str(root / "repairs"), "nodeprep repair") as lock:
+        with pytest.raises(KeyboardInterrupt):
+            repaired(root, [report(finding())], runner=Hanging(KeyboardInterrupt("tee (77)")), lock=lock)
+        assert (root / "repairs/lock").read_text().startswith("tee (77), which sleeps in the kernel")
+    kept = list(RepairHistory(str(root / "repairs")).records())
+    assert [(one.state, one.why) for one in kept] == [
+        ("began", ""),
+        ("interrupted", "Ctrl-C or SIGTERM; cannot be ended: tee (77)"),
+    ]
 
 
 def test_a_dry_run_stops_nothing_and_keeps_nothing(root: Path) -> None:

@@ -272,10 +272,10 @@ def test_a_slot_is_renewed_each_minute(left: float, *, renews: bool) -> None:
 ENDLESS = [
     *((step, deadline, LIMIT, deadline + 900) for step in ("asked", "running") for deadline in (120.0, 600.0)),
     ("running", 120.0, 86400.0, 1020.0),
-    ("validating", 120.0, LIMIT, 1080.0),  # a judgement of 12 minutes, and the 6 of its slot
-    ("validating", 600.0, LIMIT, 1560.0),
-    ("validating", 120.0, 1800.0, 3960.0),
-    ("validating", 120.0, 86400.0, 173160.0),
+    ("validating", 120.0, LIMIT, 1680.0),  # a judgement of 22 minutes, and the 6 of its slot
+    ("validating", 600.0, LIMIT, 2160.0),
+    ("validating", 120.0, 1800.0, 4560.0),
+    ("validating", 120.0, 86400.0, 173760.0),
 ]
 
 

@@ -227,3 +227,16 @@ def test_a_cancelled_attempt_awaits_what_sleeps_in_the_kernel(directory: Path, g
             (freezer / "freezer.state").write_text("THAWED")
             assert remediator_process.ended(remediator, FIRST)["end"] == "interrupted"
             assert asked(remediator, THIRD) == {"status": "running"}
+
+
+def test_a_remediator_that_is_asked_to_end_says_what_hangs_first(directory: Path, group: Path, freezer: Path) -> None:
+    """In a container nobody comes after it: an agent that has not heard of it takes its silence for the end."""
+    with remediator_process.host(*MEMORY) as first:
+        remediator = playing(directory, group, f"/proc/{first.pid}", shell(FREEZE.format(freezer)))
+        with remediator.serving() as process:
+            assert asked(remediator, FIRST, deadline=600) == {"status": "running"}
+            until(lambda: (freezer / "freezer.state").read_text() == "FROZEN\n", "it sleeps")
+            process.terminate()
+            until(lambda: remediator.ask({"status": {"attempt": FIRST}})[0].get("hangs"), "it says that it hangs")
+            assert asked(remediator, SECOND)["refused"]["why"] == "the remediator ends"
+            assert process.wait(PLENTY) == 0

@@ -40,8 +40,8 @@ class ValidationTerms(Value):
 
 
 def longest(limit: float) -> float:
-    """The most seconds that a judgement takes: the case begins to pass at its limit, and is awaited for so long."""
-    return limit + max(limit, UNSEEN_SECONDS)
+    """The most seconds that a judgement takes: nobody looks from the limit on, and then the case begins to pass."""
+    return limit + UNSEEN_SECONDS + max(limit, UNSEEN_SECONDS)
 
 
 def counting(state: AgentState, observations: Mapping[str, CheckObservation]) -> Mapping[str, CheckObservation]:

@@ -68,7 +68,7 @@ class AttemptEnd(Value):
 def main() -> None:
     line = sys.stdin.buffer.readline()
     order = json.loads(line)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, _interrupt)
     told = AttemptOrder(**{**order, "on_host": tuple(order["on_host"])})
     try:
         if told.host_process:
@@ -80,6 +80,12 @@ def main() -> None:
     except KeyboardInterrupt:
         end = AttemptEnd("interrupted", why="it was cancelled, or the remediator ended; what ran was ended")
     _tell({**asdict(end), "why": end.why[:WHY_CHARACTERS]})
+
+
+def _interrupt(number: int, _: object) -> None:
+    """Once: who stops a service tells each of its processes, and then the remediator closes our input too."""
+    signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _end_with_input() -> None:

@@ -30,6 +30,7 @@ from nodeprep.values import Value, field
 
 MISSING = f"repair needs Ansible: {sys.executable} -m pip install 'nodeprep[repair]'"
 MARGIN = 30.0  # seconds after its own limit in which the supervisor must have spoken, on a machine that is busy
+AWAITED_LOOK = 1.0  # seconds between two looks whether one that sleeps in the kernel has ended, perhaps for days
 ENDING_SECONDS = supervisor.GRACE + supervisor.KILLING + MARGIN  # for it to end what runs, and to say so
 MESSAGE = 1000  # characters of a message; its end says most
 ESCAPES = Pattern(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")  # of a terminal: colours, titles
@@ -75,10 +76,11 @@ def run(
     """Run a playbook and tell `say` of each task when it has ended. Afterwards nothing is left of it.
 
     But who sleeps in the kernel cannot be ended. With `hangs`, it hears who that is, and then they are awaited, for as
-    long as it takes. Without it, they are named and left. So also after KeyboardInterrupt, which goes on then.
+    long as it takes. Without it, they are named and left.
 
     Raises:
         AnsibleMissing: the extra `repair` is not installed.
+        KeyboardInterrupt: as it came. What ran was ended first, and its `args` are the processes that could not be.
         RefusedRun: no process could be started, so nothing ran.
         OSError: no private directory could be made.
     """
@@ -93,9 +95,10 @@ def run(
             with _supervisor(private, play, errors, story) as process:
                 try:
                     _hear_out(process, story, began + play.deadline + supervisor.KILLING + MARGIN)
-                except KeyboardInterrupt:
+                except KeyboardInterrupt as stopped:
                     _close(process.stdin)  # it ends what runs
                     _hear_out(process, story, clock.now() + ENDING_SECONDS)
+                    stopped.args = story.left
                     raise
             errors.seek(0)
             words = errors.read().decode(errors="replace")
@@ -167,29 +170,33 @@ def _close(pipe: IO[bytes] | None) -> None:
 
 def _hear_out(process: subprocess.Popen[bytes], story: _Story, until: float) -> None:
     """Hear it to its last word, and await what it could not end. One that says nothing any more counts as that."""
-    for told in _messages(process, until):
-        story.hear(told)
-    story.heard_at = clock.now()
+    if story.end is None:
+        for told in _messages(process, story, until):
+            story.hear(told)
+        story.heard_at = clock.now()
     if story.end is None and process.poll() is None:
         story.left = (f"supervisor ({process.pid})",)
     if not story.left or story.hangs is None:
         return
     story.hangs(story.left)
+    if story.end is None:
+        for told in _messages(process, story, inf, look=AWAITED_LOOK):
+            story.hear(told)
     process.wait()  # its end waits for them
-    for told in _messages(process, inf):  # what one that was silent for long said at last
-        story.hear(told)
     story.left = ()
 
 
-def _messages(process: subprocess.Popen[bytes], until: float) -> Iterator[Mapping[str, Any]]:
+def _messages(
+    process: subprocess.Popen[bytes], story: _Story, until: float, *, look: float = supervisor.LOOK
+) -> Iterator[Mapping[str, Any]]:
     """What comes, up to the supervisor's last word or its end. Not up to the pipe's: something else might hold it."""
     assert process.stdout is not None  # noqa: S101 - for mypy
-    pipe, rest = process.stdout.fileno(), b""
+    pipe = process.stdout.fileno()
     while clock.now() < until:
         over = process.poll() is not None  # before the read: what it wrote is in the pipe then
-        readable, _, _ = select.select((pipe,), (), (), 0 if over else supervisor.LOOK)
+        readable, _, _ = select.select((pipe,), (), (), 0 if over else look)
         part = os.read(pipe, READ) if readable else b""
-        *lines, rest = (rest + part).split(b"\n")
+        *lines, story.unheard = (story.unheard + part).split(b"\n")
         for line in lines:
             yield (told := json.loads(line))
             if "end" in told:
@@ -201,12 +208,13 @@ def _messages(process: subprocess.Popen[bytes], until: float) -> Iterator[Mappin
 class _Story:
     """What was heard of a run so far. `running` is the task that began last, `end` what the supervisor says at last.
 
-    `left` are the processes that could not be ended and are still there, `heard_at` is when the last word came.
+    `left` are the processes that could not be ended and are still there, `heard_at` is when the last word came, and
+    `unheard` is what came of the next one.
     """
 
     def __init__(self, say: Callable[[TaskLine], None], hangs: Callable[[Sequence[str]], None] | None) -> None:
         self._say, self.hangs = say, hangs
-        self.changed, self.heard_at = 0, 0.0
+        self.changed, self.heard_at, self.unheard = 0, 0.0, b""
         self.running = ""
         self.end: Mapping[str, Any] | None = None
         self.left: tuple[str, ...] = ()

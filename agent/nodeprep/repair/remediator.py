@@ -42,6 +42,7 @@ COMMAND = "remediator"
 MARGIN_SECONDS = 120.0  # after a deadline: for the idle proof, a busy machine, and what sleeps in the kernel
 ENDING_SECONDS = playbook_run.ENDING_SECONDS + 10.0  # for an attempt that was cancelled; in it, it names who hangs
 PERIOD_SECONDS = 0.05  # between two looks whether an attempt has ended
+HEARD_SECONDS = 5.0  # in which an agent asks at least twice how its attempt stands
 FORMER_PERIOD_SECONDS = 1.0  # the same of a former life's attempt that hangs, perhaps for days
 WORDS = attempt.WHY_CHARACTERS  # of a reason in an answer
 
@@ -91,6 +92,7 @@ class Remediator:
         self._running: RunningAttempt | None = None
         self._last: RunningAttempt | None = None  # that has ended; its tasks are told, and no longer kept
         self._lock = Lock()  # the thread that awaits an attempt writes its end
+        self._is_ending = False
 
     def settle(self) -> None:
         """Say of what a former life of ours began that it was ended with it. Before the first request.
@@ -184,6 +186,8 @@ class Remediator:
         if self._ledger.record(request.attempt) is not None:
             raise RefusedRun(RunRefusal.SEEN, f"attempt {request.attempt} has begun before")
         _hold_time(request)
+        if self._is_ending:
+            raise RefusedRun(RunRefusal.BUSY, "the remediator ends")
         if self._running is not None:
             raise RefusedRun(RunRefusal.BUSY, f"{self._running.record.remedy} runs: one at a time")
         header = self._headers.get(request.remedy)
@@ -357,15 +361,21 @@ class Remediator:
             running.process.stdin.close()
 
     def end(self) -> None:
-        """Cancel what runs, and wait until it has ended. What sleeps in the kernel is left: the next life awaits it."""
+        """Cancel what runs, and wait until it has ended. Nothing begins from now on.
+
+        What sleeps in the kernel is left: on a host the next life awaits it. In a container there is none, for it keeps
+        the container from its end, so time is left for the agent to hear of it.
+        """
         with self._lock:
-            running = self._running
+            self._is_ending, running = True, self._running
         if running is None:
             return
         self._cancel(running.record.id)
         until = clock.now() + ENDING_SECONDS
         while self._running is not None and not running.hangs and clock.now() < until:
             clock.sleep(PERIOD_SECONDS)
+        if running.hangs:
+            clock.sleep(HEARD_SECONDS)
 
 
 def _surroundings() -> Mapping[str, str]:

@@ -103,5 +103,7 @@ def run(
     playbook = remedy_files.directory() / f"{act.header.name}.yml"
     play = PlaybookRun(str(playbook), act.seconds, act.args, act.check, act.on_host, act.host_root, act.held)
     outcome = playbook_run.run(play, say, hangs)
+    if outcome.left:
+        return outcome  # nothing runs beside it
     rest = min(AGENT_SECONDS, max(act.seconds - outcome.seconds, 0.0))
     return agent_restart.after(host, act.header, outcome, rest, say, check=act.check)

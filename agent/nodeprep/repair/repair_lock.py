@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -62,11 +63,15 @@ class RepairLock:
     def leave(self, processes: Sequence[str]) -> None:
         """Who finds it held from now on hears that these processes hold it, which sleep in the kernel."""
         names = ", ".join(processes)
-        self._tell(self._descriptor, f"{names}, which sleeps in the kernel and was left by {self._who},")
+        with suppress(OSError):  # a full disk: they hear of us
+            self._tell(self._descriptor, f"{names}, which sleeps in the kernel and was left by {self._who},")
 
     def _tell(self, descriptor: int, words: str) -> None:
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, words.encode()[:WORDS_BYTES], 0)
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, words.encode()[:WORDS_BYTES], 0)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from error
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -54,6 +54,7 @@ def main() -> None:
     try:
         ended = pid_namespace.enter(SIGNALS)
         if ended is not None:  # we are outside
+            shutil.rmtree(private, ignore_errors=True)  # it has done so, unless it was killed
             sys.exit(ended if ended == NOT_STARTED else bool(ended))
         child = _started(private)
     except OSError as reason:

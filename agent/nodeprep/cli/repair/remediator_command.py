@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from threading import Event, Thread
 
 from nodeprep.cli.usage import UsageError
 from nodeprep.config import remedy_files
@@ -81,14 +82,22 @@ def run(asked: RemediatorOptions) -> int:
         raise UsageError(f"nodeprep remediator: {lost}") from lost
     except OSError as error:
         raise UsageError(f"nodeprep remediator: {error.filename or asked.socket_dir}: {error.strerror}") from error
+    asked_to_end = Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: server.stop())
+        signal.signal(number, lambda *_: asked_to_end.set())
+    Thread(target=_ended, args=(asked_to_end, remediator, server), name="end", daemon=True).start()
     log({"event": "serving", "socket": f"{asked.socket_dir}/{remediator_protocol.SOCKET}", "host": way.process or "/"})
-    try:
-        server.serve()
-    finally:
-        remediator.end()
+    server.serve()
     return 0
+
+
+def _ended(asked_to_end: Event, remediator: Remediator, server: RequestServer) -> None:
+    """In a thread: end what runs when somebody asks us to. Meanwhile it is still told how that stands."""
+    asked_to_end.wait()
+    try:
+        remediator.end()
+    finally:
+        server.stop()
 
 
 def _hold_names(limits: RemediatorLimits) -> None:

@@ -69,11 +69,9 @@ def run(asked: RepairOptions) -> int:
     host = place.place(None, None, asked.check.cluster).host()
     try:
         with _lock(asked) as held, usage.usage():
-            terms = replace(terms, held=(held.descriptor,) if held else ())
+            terms = replace(terms, lock=held)
             session = RepairSession(watch.report, host, RepairHistory(directory()), terms, dialogue, runner=remediator)
             report = session.run()
-            if held and session.end.left:
-                held.leave(session.end.left)
     except KeyboardInterrupt:
         terminal.complain(f"nodeprep {asked.command}: interrupted; nodeprep repair history tells what was under way")
         return INTERRUPTED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from nodeprep.cli import terminal
 from nodeprep.cli.page_layout import Page, Paint
@@ -68,13 +68,26 @@ def ended(outcome: RunOutcome, style: PageStyle, *, dry_run: bool = False) -> li
     if outcome.end is RunEnd.DONE:
         count = f"{outcome.changed} {'would change' if dry_run else 'changed'}" if outcome.changed else ""
         page.item("done", f"{count or 'nothing to change'}, {outcome.seconds:.1f} s", indent=2, paint=Paint.GOOD)
+        _left(outcome, page)
         changes = (line for one in outcome.diffs for line in one.text.splitlines())
         return [*page.lines, *(f"    {terminal.clean(line)}" for line in changes)]
     where = f"{outcome.failed_task}: " if outcome.failed_task else ""
     page.item(outcome.end, f"{where}{outcome.message}", indent=2, paint=Paint.BAD)
+    _left(outcome, page)
+    return page.lines
+
+
+def _left(outcome: RunOutcome, page: Page) -> None:
     for one in outcome.left:
         page.item("", f"cannot be ended: {one}; it sleeps in the kernel", bullet=True)
-    return page.lines
+
+
+def not_run(steps: Sequence[RepairStep], style: PageStyle) -> list[str]:
+    """The steps that nobody begins beside what cannot be ended."""
+    page = style.page()
+    for one in steps:
+        page.item("not run", f"{one.label}: nothing runs beside what sleeps in the kernel", paint=Paint.BAD)
+    return ["", *page.lines] if steps else []
 
 
 def waits(idleness: Idleness, style: PageStyle) -> list[str]:

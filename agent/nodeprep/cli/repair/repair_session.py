@@ -21,6 +21,7 @@ from nodeprep.model import Finding, Report
 from nodeprep.repair import host_tools, machine_names, remedy_act
 from nodeprep.repair.remedy_act import OwnRunner, RemedyAct, RemedyRunner
 from nodeprep.repair.repair_history import BEGAN, INTERRUPTED, REFUSED, RepairHistory, RepairRecord
+from nodeprep.repair.repair_lock import RepairLock
 from nodeprep.repair.run_outcome import RunEnd, RunOutcome, TaskLine, TaskResult
 from nodeprep.values import Struct, Value, field, replace
 
@@ -40,8 +41,8 @@ class SessionTerms(Value):
     """What a session may do. `checks` are those to mend, None for all.
 
     `wait_idle` is how long to wait for what is in use, `recheck` for the passes after a play; both in seconds.
-    `ignored` are the daemons of `idle.ignore`: who only watches a device does not use it. `held` are descriptors of the
-    lock, which a play holds too. `deadlines` are those of `repair.deadline`, as for the agent.
+    `ignored` are the daemons of `idle.ignore`: who only watches a device does not use it. `lock` is that of the node,
+    which a play holds too. `deadlines` are those of `repair.deadline`, as for the agent.
     """
 
     command: str
@@ -51,7 +52,7 @@ class SessionTerms(Value):
     wait_idle: float = 0.0
     recheck: float = 15.0
     ignored: tuple[str, ...] = ()
-    held: tuple[int, ...] = ()
+    lock: RepairLock | None = None
     deadlines: PlayDeadlines = field(default_factory=PlayDeadlines)
 
 
@@ -122,6 +123,7 @@ class RepairSession:
                 break
             self._look_again(ran)
             if self.end.left:
+                self._say(repair_page.not_run([one for one in plan.steps if one.key not in self._tried], self._style))
                 break
         return self.report
 
@@ -151,8 +153,7 @@ class RepairSession:
         if outcome is None:
             return None
         self.end.ran.append(step)
-        self.end.failed = self.end.failed or outcome.end is not RunEnd.DONE
-        self.end.left = outcome.left
+        self.end.failed = self.end.failed or outcome.end is not RunEnd.DONE or bool(outcome.left)
         return step, outcome
 
     def _refusal(self, step: RepairStep) -> RefusedRemedy | None:
@@ -197,15 +198,25 @@ class RepairSession:
             if not is_dry:
                 self._history.add(self._record(step, attempt, REFUSED, why=str(refused)))
             return None
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stopped:
+            left = tuple(map(str, stopped.args))  # `playbook_run.run`
+            self._leave(left)
             if not is_dry:
-                self._history.add(self._record(step, attempt, INTERRUPTED, why="Ctrl-C or SIGTERM; what ran was ended"))
+                why = f"cannot be ended: {', '.join(left)}" if left else "what ran was ended"
+                self._history.add(self._record(step, attempt, INTERRUPTED, why=f"Ctrl-C or SIGTERM; {why}"))
             raise
+        self._leave(outcome.left)
         self._say(repair_page.ended(outcome, self._style, dry_run=is_dry))
         if not is_dry:
             self._attempts[step.key] = self._record(step, attempt, outcome.end, outcome=outcome)
             self._history.add(self._attempts[step.key])
         return outcome
+
+    def _leave(self, left: tuple[str, ...]) -> None:
+        """What sleeps in the kernel holds the lock from now on, and nothing runs beside it."""
+        self.end.left = left
+        if left and self._terms.lock is not None:
+            self._terms.lock.leave(left)
 
     def _refused(self, step: RepairStep, refused: RefusedRun) -> None:
         """Tell what the remediator refuses, by the word that we would have for it."""
@@ -223,7 +234,9 @@ class RepairSession:
             if line.result is not TaskResult.FAILED:
                 self._say(repair_page.task(line, self._style))
 
-        act = RemedyAct(step.header, step.args, seconds, self._terms.dry_run, attempt, held=self._terms.held)
+        lock = self._terms.lock
+        held = () if lock is None else (lock.descriptor,)
+        act = RemedyAct(step.header, step.args, seconds, self._terms.dry_run, attempt, held=held)
         return self._runner.run(act, say)
 
     def _record(
