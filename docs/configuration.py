@@ -53,9 +53,10 @@ does not look at the agent's keys, and still refuses a file in which one of them
 ```yaml
 {EXAMPLE}```
 
-Times are plain numbers of seconds. Globs know `*`, `?` and `[...]`, and tell upper from lower case. Files are found
-beside this one. Every profile and file that is named is read with the configuration, on every node, whichever rule will
-match there: one that is missing or wrong spoils it as a wrong key does.
+`h100.yaml` and YYYY-MM-DD are to be yours. Times are plain numbers of seconds. Globs know `*`, `?` and `[...]`, and
+tell upper from lower case. Files are found beside this one. Every profile and file that is named is read with the
+configuration, on every node, whichever rule will match there: one that is missing or wrong spoils it as a wrong key
+does.
 
 **In a cluster a change is a rollout** ([upgrade.md](upgrade.md#the-configuration)). If the file changes under a running
 agent, only a lower `mode` and new `waivers` hold at once, and the rest from the agent's next start.

@@ -171,6 +171,12 @@ FAULTS = (
         "if not running.is_cancelled:",
     ),
     Planted(
+        "a remediator that is to end does not say what hangs",
+        "repair/remediator.py",
+        "clock.sleep(HEARD_SECONDS)",
+        "pass",
+    ),
+    Planted(
         "silence ends what sleeps in the kernel",
         "decide/repair_attempt.py",
         "    if attempt.hangs:",
