@@ -32,10 +32,9 @@ rollout := tests/kubernetes/test_wrong_configuration.py
 systems := tests/systems
 # `make test` tells the first half of this story, so the second half has no test of its own in prove-tests.
 training := tests/kubernetes/test_training_pod.py
-next := nice -n 5
 # Tests that wait longest begin first. An idle process takes tests from the one that has most of them.
 waiting := $(wildcard tests/cluster/test_publish_*.py) tests/cluster/test_plugin_updated.py tests/cluster/test_publisher.py
-last := nice -n 15
+last := nice -n 10
 proofs := fuzz histories chaos coverage planted repair training drills kills rollout agreement jobs pythons tests bench
 rigs := netns lab provision cluster kubernetes daemonset slurm systems
 # What `make quick` always runs: values and built trees. Other rooms start programs, so they run where they are touched.
@@ -109,13 +108,13 @@ test-unit: ## tests of values, trees and doors
 test-netns: ## a Terway node, and agents on it, in network namespaces
 	@.ci/venv dev
 	@.ci/apt $(unit_packages)
-	$(next) $(py) -m pytest -n 3 --dist worksteal tests/netns
+	$(py) -m pytest -n 3 --dist worksteal tests/netns
 
 .PHONY: test-slurm
 test-slurm: ## the scripts for Slurm under slurmctld and slurmd
 	@.ci/venv dev
 	@.ci/apt $$($(py) tests/rigs/slurm.py packages)
-	$(next) $(py) -m pytest tests/slurm
+	$(py) -m pytest tests/slurm
 
 .PHONY: test-cluster
 test-cluster: ## real API servers; the first build takes minutes
@@ -123,14 +122,14 @@ test-cluster: ## real API servers; the first build takes minutes
 	@packages="$$($(py) tests/rigs/cluster.py packages) $$($(py) tests/rigs/bare_debian.py packages)" && \
 	.ci/apt $(bench_packages) $(cluster_packages) $$packages
 	$(py) tests/rigs/cluster.py build
-	$(next) $(py) -m pytest -n 3 --dist worksteal --durations 12 $(waiting) tests/cluster tests/daemonset
+	$(py) -m pytest -n 3 --dist worksteal --durations 12 $(waiting) tests/cluster tests/daemonset
 
 .PHONY: test-kubernetes
 test-kubernetes: ## the shipped manifests on real kubelets, and whole training systems with them
 	@.ci/venv dev
 	@packages="$$($(py) tests/rigs/cluster.py packages)" && .ci/apt $$packages
 	$(py) tests/rigs/cluster.py build
-	$(next) $(py) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 12 tests/kubernetes/test_rollout.py tests/kubernetes $(systems) $(foreach one,$(guests),--ignore $(one))
+	$(py) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 12 tests/kubernetes/test_rollout.py tests/kubernetes $(systems) $(foreach one,$(guests),--ignore $(one))
 
 .PHONY: test-lab
 test-lab: ## a QEMU guest with a real RoCE device: each of its faults, found and mended
@@ -191,7 +190,7 @@ coverage: ## code coverage of the tests of values, trees, doors and namespaces, 
 chaos: ## a real agent under faults, kills, full disks and forged files for MINUTES=2; SEED=N does the same again
 	@.ci/venv dev
 	@.ci/apt $(unit_packages)
-	$(next) $(py) tests/chaos.py --minutes $(or $(MINUTES),2) $(if $(SEED),--seed $(SEED))
+	$(py) tests/chaos.py --minutes $(or $(MINUTES),2) $(if $(SEED),--seed $(SEED))
 
 .PHONY: repair-image
 repair-image: ## the remediator's image as build/nodeprep-repair.tar; NAME=... names it
