@@ -20,7 +20,7 @@ from tests.cli.program import nodeprep
 
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ROOT / "agent/nodeprep"
-NAMES = "conviction, settled, passes, fresh, unknown, silent, retry, back_off"
+NAMES = "conviction, settled, passes, fresh, unknown, silent, retry, back_off, rest"
 RANGE = "wanted a number of seconds, more than 0 and at most 600"
 
 READ = [

@@ -31,7 +31,7 @@ ASKS = [
 ]
 GIVES_BACK = ("GET", r"/leases/nodeprep-slot-\d$")  # it looks whose it is
 SLOW_SECONDS = 3.0  # for a list of the Leases: a remediator is stopped meanwhile, that was just heard
-WAITS = "settled=2,conviction=1,passes=3,unknown=1,silent=2,retry=1,back_off=3"
+WAITS = "settled=2,conviction=1,passes=3,unknown=1,silent=2,retry=1,back_off=3,rest=1"
 SLOTS = 2
 MORE = f"repair: {{tries: 10, slots: {SLOTS}}}\n"
 # Who is killed while its case is judged needs time to start again. Else a remedy that did not help is to end soon.

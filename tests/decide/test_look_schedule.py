@@ -181,6 +181,14 @@ def test_a_topic_that_nothing_listens_to_wakes_nothing() -> None:
     assert due(plan, 110.0) == []
 
 
+@pytest.mark.parametrize(("longest", "now"), [(inf, 115.0), (20.0, 115.0), (2.0, 102.0)])
+def test_only_tests_shorten_the_rest_of_what_others_keep(longest: float, now: float) -> None:
+    plan = schedule(100.0, 100.0, 100.0)
+    plan.longest_rest = longest
+    plan.request((Books,), 101.0)
+    assert (plan.next(), due(plan, now - 0.1), due(plan, now)) == (now, [], ["Books"])
+
+
 def test_what_others_keep_rests_between_two_looks() -> None:
     plan = schedule(100.0, 100.0, 100.0)
     plan.notify({Topic.LINK}, 105.0)

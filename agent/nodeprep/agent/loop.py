@@ -292,7 +292,7 @@ class Agent:
         self._reconciler.exposed, self._reconciler.waits = self.means.exposed, self.means.waits
         self._reconciler.cut_off = found.cut_off
         self._observer = Observer(host, self.means.event_sources.wake)
-        self._schedule = Schedule(FACTS, self._periods())
+        self._schedule = Schedule(FACTS, self._periods(), longest_rest=self.means.waits.rest)
         self._started = agent_state.why
         started: dict[str, object] = {
             "version": __version__,

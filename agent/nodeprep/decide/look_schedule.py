@@ -26,7 +26,7 @@ class Schedule(Struct):
     `periods` overrides the periods of facts by kind. `heard` are the topics whose event sources work. `begun_at` is
     when the last look at each fact began. `pending_topics` are topics with an event and no look yet, each with the time
     of the event. `answered_at` is when each topic last started a look, and `muted_until` when its next one may begin.
-    `wanted_at` is when a look at a fact is wanted beside its period.
+    `wanted_at` is when a look at a fact is wanted beside its period. `longest_rest` is `RepairWaits.rest`.
     """
 
     facts: tuple[Fact, ...]
@@ -37,6 +37,7 @@ class Schedule(Struct):
     muted_until: dict[Topic, float] = field(default_factory=dict)
     wanted_at: dict[type, float] = field(default_factory=dict)
     heard: frozenset[Topic] = frozenset()
+    longest_rest: float = inf
 
     def notify(self, topics: Iterable[Topic], now: float) -> None:
         """There were events. Their facts are due at once, or as soon as the last look is long enough ago."""
@@ -105,7 +106,7 @@ class Schedule(Struct):
         last = self.begun_at.get(fact.kind)
         if last is None:
             return -inf
-        return max(min(self._over_at(fact), self.wanted_at.get(fact.kind, inf)), last + fact.rest)
+        return max(min(self._over_at(fact), self.wanted_at.get(fact.kind, inf)), last + self._rest(fact))
 
     def _over_at(self, fact: Fact) -> float:
         """When its period is over."""
@@ -113,12 +114,15 @@ class Schedule(Struct):
 
     def _joins(self, fact: Fact, over: Iterable[float], now: float) -> bool:
         """Whether it comes before its time in a round that begins because of these periods."""
-        if self.begun_at.get(fact.kind, -inf) + fact.rest > now:
+        if self.begun_at.get(fact.kind, -inf) + self._rest(fact) > now:
             return False
         early, period = self._over_at(fact) - now, self._period(fact)
         return early <= EARLY_LOOK_SECONDS or any(
             max(period, one) % min(period, one) == 0 and early <= JOIN_SHARE * min(period, one) for one in over
         )
+
+    def _rest(self, fact: Fact) -> float:
+        return min(fact.rest, self.longest_rest)
 
     def _period(self, fact: Fact) -> float:
         usual = fact.every_heard if fact.every_heard and fact.woken_by <= self.heard else fact.every

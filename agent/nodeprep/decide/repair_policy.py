@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from nodeprep.decide.remedy_header import SafetyClass
 from nodeprep.values import Value, field, replace
 
@@ -44,6 +46,7 @@ class RepairWaits(Value):
     does not know may still lie in its socket. `silent`: after the deadline of a play, so long nobody believes that it
     has ended because the remediator is silent. `retry`: what others hold back is approached again after so long.
     `back_off`: no wait between two tries is longer. As shipped it is the longest that the configuration may have.
+    `rest`: no record that others keep rests for longer between two looks. As shipped each rests as its fact says.
     """
 
     conviction: float = 30.0
@@ -54,6 +57,7 @@ class RepairWaits(Value):
     silent: float = 60.0
     retry: float = 30.0
     back_off: float = 86400.0
+    rest: float = inf
 
     def shorten(self, policy: RepairPolicy) -> RepairPolicy:
         """The policy with no longer waits between two tries than these."""
