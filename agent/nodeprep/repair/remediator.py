@@ -114,17 +114,17 @@ class Remediator:
         Thread(target=self._close_when_free, args=(left,), name="former-attempt", daemon=True).start()
 
     def _close_when_free(self, left: Sequence[RepairRecord]) -> None:
-        trouble = ""
+        told = ""
         while True:
+            trouble = ""
             try:
-                holder, why = self._holder(left), ""
-            except OSError as error:  # a disk that is full or hangs: nobody knows whether it is free
-                holder, why = "?", f"{error.filename}: {error.strerror}"
-            if why != trouble and why:
-                self._log({"event": "ledger-trouble", "why": why})
-            trouble = why
-            if not holder:
-                break
+                if not self._holder(left):
+                    break
+            except OSError as error:  # a disk that is full: nobody knows whether it is free
+                trouble = f"{error.filename}: {error.strerror}"
+            if trouble and trouble != told:
+                self._log({"event": "ledger-trouble", "why": trouble})
+            told = trouble
             clock.sleep(FORMER_PERIOD_SECONDS)
         with self._lock:
             self._close(left)
@@ -328,9 +328,10 @@ class Remediator:
 
     def _running_status(self, record: RepairRecord) -> Mapping[str, Any]:
         """Of a former life only what sleeps in the kernel still runs (`settle`)."""
-        is_ours = self._running is not None and self._running.record.id == record.id
-        hangs = self._running.hangs if is_ours and self._running is not None else True
-        return {"status": "running", "hangs": hangs}
+        running = self._running
+        if running is not None and running.record.id == record.id:
+            return {"status": "running", "hangs": running.hangs}
+        return {"status": "running", "hangs": True}
 
     def _tasks(self, attempt_id: str) -> list[Mapping[str, str]]:
         """The tasks of an attempt that have ended: of the one that runs, and of the last one."""
