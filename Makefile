@@ -38,7 +38,7 @@ last := nice -n 10
 proofs := fuzz histories chaos coverage planted repair training drills kills rollout agreement jobs pythons tests bench
 rigs := netns lab provision cluster kubernetes daemonset slurm systems
 # What `make quick` always runs: values and built trees. Other rooms start programs, so they run where they are touched.
-quick := $(addprefix tests/,agent checks config decide facts history publish) $(wildcard tests/test_*.py)
+quick := $(addprefix tests/,agent checks config decide facts history jobs publish) $(wildcard tests/test_*.py)
 
 .PHONY: help
 help: ## this list

@@ -31,6 +31,7 @@ from nodeprep.decide.state_table import TABLE, ReadinessPolicy
 from nodeprep.decide.taint_toleration import ABSENT_LIMIT_SECONDS
 from nodeprep.facts import ALL as FACTS
 from nodeprep.facts.expected.inventory import SLOWER
+from nodeprep.facts.kubernetes import resource_slices
 from nodeprep.facts.kubernetes.cluster_requests import FACT
 from nodeprep.publish import agent_lease, node_patches, node_writing, pace, probes, publisher, side_writes
 from nodeprep.publish.node_patches import REFRESH_SECONDS, REFRESH_SPREAD
@@ -190,7 +191,7 @@ SAID = [
 ]
 
 
-RECORDS = 7  # requests for the records of a node of ACK (cluster_requests.py); the bench counts them
+RECORDS = 8 + 10  # requests for the records of a node of ACK (cluster_requests.py) with a GPU, and for ten free ENIs
 BUDGET = {"in all": 3.0, "in all on ACK": 4.0}
 # The row of the table, the seconds from one to the next, and the requests of each.
 ASKED = {
@@ -201,8 +202,11 @@ ASKED = {
         [node_patches.refresh_after(0.0), node_patches.refresh_after(1.0)],
         1,
     ),
-    "Node and pods": ([FACT.every], 2),
-    "on ACK up to 7 in place of these two": ([FACT.every], RECORDS),
+    "Node, pods, and ResourceSlices on a node with a GPU": ([min(FACT.every, resource_slices.FACT.every)], 3),
+    "on ACK up to 8 in place of these three, and one for each ENI that no PodENI holds, 10 of them": (
+        [FACT.every],
+        RECORDS,
+    ),
 }
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import typer
+import yaml
 
 from nodeprep.checks import CHECKS
 from nodeprep.cli.check import check_sheet
@@ -29,15 +30,18 @@ TOLD = re.compile(rf"\b({'|'.join(sorted(name for name in NAMES if '_' in name))
 RUN = re.compile(r"(?:\bplaybooks?(?:[ =/]|\.yml )+|\bansible-playbook +(?:\S*/)?)[`'\"]?(\w+)(?=[`'\"(.]|\s*$|\s+\()")
 # Lower-case words behind the program's name; "the nodeprep that" and the like are prose, "-n nodeprep" is kubectl's.
 CALL = re.compile(r"(?<![\w./:-])(?<!-n )nodeprep ([a-z][a-z-]*)")
-PROSE = frozenset(["and", "did", "that", "wrote", "writes", "acts", "has"])
+PROSE = frozenset(["and", "did", "that", "wrote", "writes", "acts", "has", "lists", "on"])
 PLANNED = re.compile(r"\bplanned\b", re.IGNORECASE)
 COMMANDS = frozenset(inner(PROGRAM))
+GROUPS = {name: frozenset(found) for name, command in inner(PROGRAM).items() if (found := inner(command))}
+IN_GROUP = re.compile(rf"(?<![\w./:-])(?<!-n )nodeprep ({'|'.join(GROUPS)}) ([a-z][a-z-]*)(?![\w.])")
 
 
 def ghosts(text: str) -> set[str]:
     """Things that a text tells to run and that do not exist; remedies that it does not call planned."""
     found = {f"playbook {one}" for one in RUN.findall(text) if one in NAMES and one not in PLAYBOOKS}
     found |= {f"nodeprep {one}" for one in CALL.findall(text) if one not in COMMANDS | PROSE}
+    found |= {f"nodeprep {one} {two}" for one, two in IN_GROUP.findall(text) if two not in GROUPS[one] | PROSE}
     if not PLANNED.search(text):
         found |= {f"remedy {one}" for one in TOLD.findall(text) if one not in SHIPPED}
     return found
@@ -130,6 +134,13 @@ def test_messages_of_the_program() -> None:
     assert {path: said for path, said in told.items() if said} == {}
 
 
+def test_what_alerts_tell_to_run() -> None:
+    rules = yaml.safe_load((ROOT / "dashboards/rules.yaml").read_text())
+    told = [rule["annotations"] for group in rules["groups"] for rule in group["rules"] if "alert" in rule]
+    assert len(told) > 20
+    assert {ghost for one in told for text in one.values() for ghost in ghosts(text)} == set()
+
+
 def whole(path: Path) -> set[str]:
     return {one for one in strings(ast.parse(path.read_text())) if one in NAMES}
 
@@ -153,6 +164,9 @@ PLANTED = [
     ("nodeprep forecast -f job.yaml", {"nodeprep forecast"}),
     ("then `nodeprep forecast job.yaml`", {"nodeprep forecast"}),
     ("nodeprep repair port.state", set()),
+    ("then nodeprep repair resmue --remedy mtu", {"nodeprep repair resmue"}),
+    ("nodeprep nodes forget n1", {"nodeprep nodes forget"}),
+    ("nodeprep nodes reset n1", set()),
     ("then `nodeprep provision --profile rdma-roce`", set()),
     ("nodeprep check, then ip link set eth0 mtu 9000", set()),
     ("what another nodeprep wrote", set()),

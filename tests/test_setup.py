@@ -219,6 +219,18 @@ def test_what_was_touched(tmp_path: Path) -> None:
     assert ran(touched, "rooms").stdout.splitlines() == ["tests/cli", "tests/doors", "tests/playbooks"]
 
 
+def test_every_room_of_tests_runs_in_a_quick_run_where_it_is_touched() -> None:
+    """Else `make quick` is green whatever happens there."""
+    makefile = (ROOT / "Makefile").read_text()
+    always = re.findall(r"[a-z]+", re.findall(r"^quick := \$\(addprefix tests/,([^)]*)\)", makefile, re.MULTILINE)[0])
+    touched = set(
+        re.findall(r"[a-z]+", " ".join(re.findall(r"\(((?:[a-z]+\|)+[a-z]+)\)", (CI / "touched").read_text())))
+    )
+    rooms = {path.parent.name for path in (ROOT / "tests").glob("*/test_*.py")}
+    assert len(rooms) > 15
+    assert rooms - touched - set(always) == set()
+
+
 def test_a_proof_is_kept_with_its_commit_and_its_end(tmp_path: Path) -> None:
     shutil.copytree(CI, tmp_path / ".ci")
     assert ran("git", "init", "-q", str(tmp_path)).returncode == 0

@@ -116,4 +116,4 @@ def _eni_config(api: ApiReader, node: KubeNode) -> EniConfig | None | Unreadable
     return cluster_objects.understood(f"ConfigMap {namespace}/{name}", lambda: cluster_records.eni_config(base, more))
 
 
-FACT = Fact(Cluster, observe, every=600.0, deadline=5.0, live=True, rest=15.0)
+FACT = Fact(Cluster, observe, every=900.0, deadline=5.0, live=True, rest=15.0)

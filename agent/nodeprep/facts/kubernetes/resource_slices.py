@@ -131,4 +131,4 @@ def _attribute(told: object, driver: str, name: str) -> str:
     return next(filter(None, found), "")
 
 
-FACT = Fact(ResourceSlices, observe, every=600.0, deadline=5.0, live=True, rest=15.0)
+FACT = Fact(ResourceSlices, observe, every=900.0, deadline=5.0, live=True, rest=15.0)
