@@ -48,11 +48,12 @@ def test_people_read_the_same_as_an_agent() -> None:
     assert attempt_note.attempts("") == ()
 
 
-def test_it_stays_short() -> None:
+def test_it_stays_short_and_keeps_the_newest() -> None:
     many = tuple(past(id=f"{n}", place=f"0000:{n:02x}:00.0") for n in range(300))
     written = attempt_note.text(unhealthy(attempts=many))
     assert len(written) < attempt_note.TEXT_LIMIT_CHARACTERS
-    assert len(attempt_note.recalled(unhealthy(), written, clock())[0].attempts) == attempt_note.ATTEMPTS_LIMIT
+    kept = attempt_note.recalled(unhealthy(), written, clock())[0].attempts
+    assert [one.place for one in kept] == [one.place for one in many[-attempt_note.ATTEMPTS_LIMIT :]]
 
 
 UNREADABLE = [

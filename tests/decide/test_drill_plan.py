@@ -313,3 +313,25 @@ def test_a_damaged_record_is_none(record: DrillRecord, key: str, value: Any) -> 
     if key in ("id", "told") and value == "x":
         return
     assert drill_record.parsed({**plain(drill_record.document(record)), key: value}) is None
+
+
+KEPT = DrillRecord(
+    "a1", "link-down", "eth1", "eth1", "b1", 50.0, 1300.0, (HostCommand(("true",)),), (HostCommand(("true",)),), "/run"
+)
+DAMAGED: list[tuple[str, Any]] = [
+    ("began", "x"),
+    ("until", "x"),
+    ("until", None),
+    ("process", "x"),
+    ("make", [{"argv": [], "text": ""}]),
+    ("undo", [{"argv": ["true"], "text": 7}]),
+    ("undo", [{"argv": ["true"]}]),
+    ("watched", "rdma"),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), DAMAGED)
+def test_whatever_is_damaged_in_a_record_is_no_surprise(key: str, value: Any) -> None:
+    """Else one damaged file keeps `nodeprep drill list` from each other drill."""
+    assert drill_record.parsed(plain(drill_record.document(KEPT))) == KEPT
+    assert drill_record.parsed({**plain(drill_record.document(KEPT)), key: value}) is None

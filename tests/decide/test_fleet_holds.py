@@ -225,6 +225,13 @@ def test_a_slot(leases: tuple[FleetLease, ...], *, serving: bool, name: str, own
     assert bool(found.why) == (not name)
 
 
+def test_of_many_that_ask_at_once_few_want_the_same_slot() -> None:
+    """One of them gets it, and the others are denied and wait, while other slots are free."""
+    free, policy = tuple(slot(number) for number in range(4)), RepairPolicy(slots=4)
+    wanted = [repair_slots.choice(free, f"n{number}", policy, WALL, serving=True).name for number in range(100)]
+    assert {wanted.count(one.name) for one in free} <= set(range(10, 50))
+
+
 def test_slots_and_leases_are_those_of_the_admission_policy() -> None:
     names = (*repair_slots.names(RepairPolicy(), serving=True), *repair_slots.names(RepairPolicy(), serving=False))
     assert all(name.startswith(admission_policy.SLOT) for name in names)

@@ -332,6 +332,15 @@ def test_the_node_uid_is_learned_once() -> None:
     assert gate_readiness.state_at_start(learned, BOOT, "uid-2", NOW).state is BOOTSTRAP
 
 
+def test_a_boot_before_the_node_is_read_forgets_no_uid() -> None:
+    """Else whatever Node has the name by then has what this boot proved for another one."""
+    booted = gate_readiness.state_at_start(KEPT, "another boot", "", NOW)
+    proven = replace(booted, state=READY, pass_streaks=BOTH)
+    assert gate_readiness.state_at_start(proven, "another boot", "uid-1", NOW) == proven
+    anew = gate_readiness.state_at_start(proven, "another boot", "uid-2", NOW)
+    assert (anew.node_uid, anew.state, anew.pass_streaks) == ("uid-2", BOOTSTRAP, {})
+
+
 LATER = NOW + 1
 DAMAGED: list[dict[str, Any]] = [
     {"at": LATER},

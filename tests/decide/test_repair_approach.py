@@ -358,3 +358,12 @@ def test_the_last_look_before_the_ledger(state: AgentState, at: float, different
 def test_a_new_node_takes_a_slot_of_its_own() -> None:
     state = new(wrong(RESCAN))
     assert walked(NODE, PODS, FLEET, state=state).slot.name == "nodeprep-slot-bootstrap-0"
+
+
+def test_a_slot_of_new_nodes_is_none_for_a_node_that_may_serve_by_now() -> None:
+    """As after `nodeprep nodes release`, or where a plugin keeps our taint away."""
+    way = (NODE, PODS, FLEET, replace(SLOT, name="nodeprep-slot-bootstrap-0"))
+    ready = walked(*way, state=new(wrong(RESCAN)))
+    assert ready.step == "ready"
+    outcome = repair_approach.went_on(ready, chosen(at=NOW + 13), terms(NOW + 13))
+    assert (outcome.approach, outcome.give_back) == (None, "nodeprep-slot-bootstrap-0")

@@ -475,6 +475,17 @@ def test_a_new_gate_that_can_look_again_has_its_time_anew() -> None:
     assert rule_change.pending_until(waits, (), 1500.0) == {"port.gid": 2100.0, "pci.link": 801.0}
 
 
+def test_a_change_at_a_time_that_has_not_come_holds_nothing_up() -> None:
+    """The profile that it took away would block each rollout, and no time ends that."""
+    before = agent_state(configuration="A", gates=OPEN, parts=(part("rdma"),))
+    swapped = replace(changed(before, "1.0", "B", 200.0), parts=(part("other"),), gates=())
+    closed = (rdma(ready=False, name="other"),)
+    kept = stored_state.without_future_times(swapped, 200.0)
+    assert rollout.rollout_blockers(kept, closed, 200.0) == ("profile rdma",)
+    damaged = stored_state.without_future_times(swapped, 199.0)
+    assert rollout.rollout_blockers(damaged, closed, 199.0) == ()
+
+
 def test_a_damaged_memory_waits_for_no_gate() -> None:
     kept = agent_state(unproven_until={"port.gid": 900.0})
     assert stored_state.has_plausible_times(kept, 300.0)
