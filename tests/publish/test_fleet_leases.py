@@ -9,7 +9,11 @@ import pytest
 
 from nodeprep.decide import fleet_notes
 from nodeprep.decide.fleet_notes import FleetLease, RepairNote
+from nodeprep.doors.kube.reader import ApiAccess
+from nodeprep.doors.kube.requests import Peer
 from nodeprep.publish import fleet_leases
+from nodeprep.publish.fleet_note import FleetNote
+from nodeprep.publish.repair_requests import RepairRequests
 
 NOW = datetime(2026, 11, 27, 9, 0, tzinfo=UTC)
 SPEC = {"holderIdentity": "n1", "leaseDurationSeconds": 180, "renewTime": "2026-11-27T09:00:00.000000Z"}
@@ -71,3 +75,12 @@ def test_who_takes_a_slot_leaves_one_entry_and_loses_every_race() -> None:
 
 def test_a_slot_that_is_given_back_is_nobodys() -> None:
     assert fleet_leases.giving_back("7") == {"metadata": {"resourceVersion": "7"}, "spec": dict.fromkeys(SPEC)}
+
+
+def test_a_server_that_is_gone_was_told_nothing_and_got_nothing_back() -> None:
+    """Else the note is not written again, and the slot keeps others from a repair until its time is over."""
+    asks = RepairRequests(ApiAccess("n1", Peer("http://127.0.0.1:1"), dict), FleetNote())
+    asks.note.text = '{"trying":{"link_up":5}}'
+    assert not asks.tell().is_told
+    assert asks.note.told == ""
+    assert not asks.give_back("nodeprep-slot-0").is_returned

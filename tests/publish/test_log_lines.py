@@ -16,9 +16,9 @@ from nodeprep.decide.drill_notice import DrillNotice
 from nodeprep.decide.gate_readiness import Mode
 from nodeprep.doors.events.listener import EventSourceState
 from nodeprep.model import Remedy
-from nodeprep.publish import log_lines, node_status
+from nodeprep.publish import history_lines, log_lines, node_status
 from nodeprep.publish.log_lines import LINE_LIMIT_BYTES, JsonLines, LogEntry
-from nodeprep.publish.node_status import NodeStatus
+from nodeprep.publish.node_status import NOT_ENFORCED, ApiStatus, NodeStatus
 from nodeprep.values import replace
 from tests.agent_state_values import case, finding
 from tests.status_values import report, standing, status
@@ -394,3 +394,28 @@ def test_the_whole_program_speaks_json_on_stderr(verbose: bool, events: list[str
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     assert done.stdout == ""
     assert [json.loads(one)["event"] for one in done.stderr.splitlines()] == events
+
+
+KEPT = [
+    # a line of the log, what the node's history keeps of it
+    (LogEntry("config-trouble", {"message": "c.yaml:3: 'token: s3cret' is no key"}, True), [("config-trouble", {})]),
+    (LogEntry("config-fine-again"), [("config-fine-again", {})]),
+    (LogEntry("state", {"from": "", "to": "Ready", "fix": "look"}), [("state", {"to": "Ready"})]),
+    (LogEntry("would-run", {"check": "port.state"}), []),
+    (LogEntry("event-source-died", {"event_source": "links"}, True), []),
+    (LogEntry("repair-step", {"step": "asked"}), []),
+    (LogEntry("repair-step", {"step": "running"}), [("repair-step", {"step": "running"})]),
+]
+
+
+@pytest.mark.parametrize(("entry", "kept"), KEPT)
+def test_what_the_history_keeps_of_a_line(entry: LogEntry, kept: list[tuple[str, dict[str, Any]]]) -> None:
+    """The file is not the configuration's, so nothing that was written there may come into it."""
+    records = history_lines.records([entry], status().agent_state, 1.75e9, 1000.0)
+    assert [(one.event, dict(one.fields)) for one in records] == kept
+
+
+@pytest.mark.parametrize(("enforced", "says"), [(None, ""), (True, ""), (False, NOT_ENFORCED)])
+def test_a_policy_is_missed_on_the_node_only_after_it_was_tried(enforced: bool | None, says: str) -> None:
+    assert ApiStatus(policy_enforced=enforced).for_condition == says
+    assert ApiStatus(denied="no", policy_enforced=enforced).for_condition == "; ".join(filter(None, ("no", says)))

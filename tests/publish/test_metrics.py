@@ -170,6 +170,11 @@ ROWS: list[tuple[str, dict[str, Any], list[str]]] = [
         {"facts": {Rdma: rdma(port(), port(device="mlx5_9"), devices=(device(), VF))}},
         ['{device="mlx5_3",port="1"} 1.0'],
     ),
+    (
+        "port_up",
+        {"facts": {Rdma: rdma(port(), devices=(device(virtual_function=guarded(BLIND)),))}},
+        ['{device="mlx5_3",port="1"} 1.0'],
+    ),
     ("port_rate_bytes", {"facts": {Rdma: rdma(port())}}, ['{device="mlx5_3",port="1"} 5e+10']),
     ("port_rate_bytes", {"facts": {Rdma: rdma(port(rate=guarded(BLIND)))}}, []),
     ("port_errors_total", {"facts": {Rdma: rdma(port()), Counters: BLIND}}, []),

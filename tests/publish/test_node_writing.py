@@ -159,6 +159,15 @@ def test_closing_keeps_pods_away_before_it_says_why() -> None:
     assert server.annotations == {}
 
 
+def test_a_label_that_jobs_select_goes_before_it_is_said_why() -> None:
+    """Where no taint comes, as in mode observe, the label alone keeps pods away."""
+    server = Server()
+    node_writing.write(order(OPEN), server.connect, now)
+    server.asked.clear()
+    node_writing.write(order(replace(SHUT, taints=())), server.connect, now)
+    assert server.asked == [GET, PATCH_NODE, PATCH_STATUS]
+
+
 def test_what_stands_is_not_written_again() -> None:
     server = Server()
     node_writing.write(order(OPEN), server.connect, now)

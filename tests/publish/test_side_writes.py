@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
+from threading import Thread
 
 import pytest
 
@@ -13,6 +14,7 @@ from nodeprep.doors.kube.reader import ApiAccess
 from nodeprep.doors.kube.requests import Peer
 from nodeprep.doors.kube.writer import JSON, LOST, MERGE, WriteOutcome
 from nodeprep.publish.agent_lease import RENEW_SECONDS
+from nodeprep.publish.fleet_note import FleetNote
 from nodeprep.publish.node_object import WrittenNode
 from nodeprep.publish.node_writing import FIX_OURS, WriteRequest
 from nodeprep.publish.pace import FUTILE_RETRY_SECONDS, SPREAD_FACTORS
@@ -344,6 +346,34 @@ def test_after_a_fault_of_our_own_nothing_is_tried_for_a_while() -> None:
     assert side_writes.dry_run_at == now + 2 * FUTILE_RETRY_SECONDS, "what is put off for longer stays so"
 
 
+EVENTS = [
+    # answer, Events that still wait
+    (ALLOWED, ["b"]),
+    (WriteOutcome(201), ["b"]),
+    (WriteOutcome(409), ["b"]),  # it is there: it was sent before
+    (WriteOutcome(403), ["b"]),
+    (WriteOutcome(404), ["b"]),
+    (OTHERWISE, ["b"]),
+    (GONE, ["a", "b"]),
+    (WriteOutcome(401), ["a", "b"]),
+    (WriteOutcome(429, retry_after=50.0), ["a", "b"]),
+    (WriteOutcome(503), ["a", "b"]),
+]
+
+
+@pytest.mark.parametrize(("answer", "left"), EVENTS)
+def test_an_event_waits_for_a_server_in_trouble_and_for_no_right(answer: WriteOutcome, left: list[str]) -> None:
+    asked: list[Asked] = []
+    side_writes = made(lambda _: answer, asked)
+    side_writes.events.extend({"reason": reason} for reason in ("a", "b"))
+    before = clock.now()
+    side_writes.post_event()
+    assert [(method, body) for method, _, body in asked] == [("POST", {"reason": "a"})]
+    assert [one["reason"] for one in side_writes.events] == left
+    (at, _), *_ = reversed(side_writes.due(SEEN, 0.0, with_events=True))
+    assert (at > before + answer.retry_after) is (len(left) == 2)
+
+
 def test_a_node_that_was_made_anew_has_its_lease_at_once() -> None:
     """It went with the former Node: for more than a minute nobody would know that there is an agent."""
     asked: list[Asked] = []
@@ -381,3 +411,22 @@ def test_what_is_to_be_believed_anew_while_it_is_asked_is_asked_again() -> None:
     assert (side_writes.denied, list(side_writes.events)) == ("", [])
     side_writes.test_admission_policy()
     assert all(at < clock.now() for at, _ in side_writes.due(SEEN, 0.0, with_events=False))
+
+
+def test_no_older_note_comes_after_a_newer_one() -> None:
+    """The publisher renews the Lease while a repair tells the fleet what it is about to do."""
+    note, written = FleetNote(), list[str]()
+    note.text = "older"
+
+    def write() -> None:
+        with note.held() as text:
+            written.append(text)
+
+    other = Thread(target=write)
+    with note.held() as text:
+        other.start()
+        other.join(0.5)
+        note.text = "newer"
+        written.append(text)
+    other.join()
+    assert written == ["older", "newer"]

@@ -243,6 +243,17 @@ def test_who_never_ends_its_headers_is_cut_off(server: PageServer, head: bytes) 
     assert get(server, "/healthz")[0] == 200
 
 
+def test_whoever_came_first_loses_its_place_to_the_next(server: PageServer) -> None:
+    """Else who comes is cut off by whoever comes behind it, and those who say nothing stay."""
+    with ExitStack() as stack:
+        for number in range(CLIENTS_LIMIT):
+            stack.enter_context(connected(server)).sendall(b"GET /")
+            eventually(lambda number=number: len(server.clients) > number)  # type: ignore[misc]
+        first = server.clients[0]
+        assert get(server, "/healthz")[0] == 200
+        assert first not in server.clients
+
+
 def test_who_sends_without_end_after_its_request_is_cut_off_at_once(server: PageServer) -> None:
     assert push(server, b"GET /healthz HTTP/1.1\r\n\r\n", b"x" * 10_000, 0.0) < REQUEST_TIMEOUT_SECONDS - 1
 
@@ -325,10 +336,13 @@ def test_out_of_files_it_waits_without_spinning_and_then_goes_on(server: PageSer
         try:
             link.connect(("127.0.0.1", server.port))
             link.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+            computed = time.process_time()
             time.sleep(1)
+            computed = time.process_time() - computed
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         assert 1 < switches(server) < 200
+        assert computed < 0.2, "who tries again at once never sleeps, and so is not switched"
         assert read(link).startswith(b"HTTP/1.1 200 OK")
 
 
