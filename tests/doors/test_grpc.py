@@ -194,6 +194,18 @@ FAILED: list[tuple[str, Answer, Why, str]] = [
         "grpc-status 2 UNKNOWN: ?[2J\ufffd%G1" + "x" * 192,
     ),
     (
+        "a message with a secret",
+        lambda here: here.head(("grpc-status", "2"), ("grpc-message", "pull: password=S3CRET is wrong"), ended=True),
+        Why.IO_ERROR,
+        "grpc-status 2 UNKNOWN: pull: password=*** is wrong",
+    ),
+    (
+        "a message with a secret that is escaped",
+        lambda here: here.head(("grpc-status", "2"), ("grpc-message", "pull: pass%77ord%3DS3CRET"), ended=True),
+        Why.IO_ERROR,
+        "grpc-status 2 UNKNOWN: pull: password=***",
+    ),
+    (
         "a proxy",
         lambda here: here.headed(((":status", "503"),)),
         Why.IO_ERROR,

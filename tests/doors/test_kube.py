@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,10 @@ import pytest
 from nodeprep.cli.nodes import kubeconfigs
 from nodeprep.cli.nodes.kubeconfigs import FleetOptions
 from nodeprep.doors.kube import reader
+from nodeprep.doors.kube.exec_plugin import VERSIONS, ExecCall, ExecPlugin
 from nodeprep.doors.kube.reader import ApiAccess, ApiReader
 from nodeprep.doors.kube.requests import BODY_LIMIT_BYTES, Peer
+from nodeprep.doors.kube.writer import LOST, ApiWriter
 from nodeprep.doors.node_host import Host
 from nodeprep.model import NO_ACCESS, Unreadable, Why
 from tests.rigs import api_server
@@ -386,3 +388,52 @@ def test_a_host_without_access_says_so() -> None:
     blind = Host().kubernetes()
     assert blind == Unreadable(Why.MISSING, "Kubernetes", detail=NO_ACCESS)
     assert blind.not_asked
+
+
+PLUGIN = """
+import json, pathlib, sys
+runs, version = pathlib.Path(sys.argv[1]), sys.argv[2]
+runs.write_text(runs.read_text() + ".")
+status = {"token": f"token-{len(runs.read_text())}"}
+print(json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": status}))
+"""
+
+
+def plugged(server: Server, runs: Path) -> ApiAccess:
+    """The access by a plugin that gives another token each time; `runs` has a dot for each."""
+    runs.write_text("")
+    argv = (sys.executable, "-c", PLUGIN, str(runs), VERSIONS[0])
+    plugin = ExecPlugin(ExecCall(VERSIONS[0], argv, {}, str(runs.parent)))
+    return ApiAccess("n1", Peer(server.url), dict, plugin, connect=30.0, read=30.0)
+
+
+def read_node(found: ApiAccess) -> bool:
+    with ApiReader(found, 60.0) as api:
+        return isinstance(api.get("v1", "nodes", "n1"), dict)
+
+
+def ask_node(found: ApiAccess) -> bool:
+    with ApiWriter(found, 60.0) as api:
+        return api.request("GET", NODES).done
+
+
+@pytest.mark.parametrize("ask", [read_node, ask_node])
+def test_a_plugin_whose_credential_is_refused_is_run_again(tmp_path: Path, ask: Callable[[ApiAccess], bool]) -> None:
+    """A token may be taken back long before it ends, and a fleet would not be read until then."""
+
+    def answer(handler: Handler) -> None:
+        knows = handler.headers["Authorization"] != "Bearer token-1"
+        (told({"kind": "Node"}) if knows else refused(401))(handler)
+
+    with Server({NODES: answer}) as server:
+        found = plugged(server, tmp_path / "runs")
+        assert [ask(found) for _ in range(3)] == [False, True, True]
+    assert (tmp_path / "runs").read_text() == ".."
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b"\xff", DEEP])
+def test_an_answer_that_is_no_object_tells_nothing_of_a_write(body: bytes) -> None:
+    with Server({NODES: sent(body)}) as server, ApiWriter(access(server.url), AMPLE) as api:
+        outcome = api.request("GET", NODES)
+    assert (outcome.status, outcome.done) == (LOST, False)
+    assert outcome.message == f"GET {NODES}: the answer is no JSON object"

@@ -10,7 +10,7 @@ import pytest
 
 from nodeprep.doors.kube import watch
 from nodeprep.doors.kube.reader import ApiAccess
-from nodeprep.doors.kube.requests import BODY_LIMIT_BYTES, Peer
+from nodeprep.doors.kube.requests import BODY_LIMIT_BYTES, LONGEST_LINE, Peer
 from nodeprep.doors.kube.watch import PAGE, ApiLists, WatchEvent, WatchLost
 from nodeprep.model import Unreadable, Why
 from tests.rigs.api_server import Answer, Handler, Server, refused, sent, told
@@ -106,6 +106,7 @@ LOST = [
     (refused(403, "no watch"), "HTTP 403"),
     (sent(b"no json\n"), "no JSON object"),
     (events([1]), "no JSON object"),
+    (sent(b"x" * (LONGEST_LINE + 1)), "a line of more than 4 MiB"),
     (sent(b'{"type": "BOOKMARK", "object": {}}\n', 200, Content_Length="99", Connection="close"), "127.0.0.1"),
 ]
 

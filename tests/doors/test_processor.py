@@ -15,6 +15,7 @@ import pytest
 
 from nodeprep.doors import clock, processor
 from nodeprep.doors.processor import ProcessorMoment
+from nodeprep.model import Why
 from tests.rigs.ending import ending
 
 
@@ -53,6 +54,19 @@ def test_what_threads_waited_counts(tmp_path: Path, later: dict[str, str], waite
     assert waited <= processor.busy_since(then, tasks(tmp_path, **later)) < waited + 0.4, (
         "this test itself computes a little"
     )
+
+
+@pytest.mark.parametrize(
+    ("waited", "deadline", "means"),
+    [(0.0, 100.0, Why.TIMEOUT), (40.0, 100.0, Why.TIMEOUT), (60.0, 100.0, Why.BUSY), (60.0, 70.0, Why.TIMEOUT)],
+)
+def test_a_server_was_silent_only_if_we_could_have_heard_it(
+    tmp_path: Path, waited: float, deadline: float, means: Why
+) -> None:
+    """For half of the deadline: else a node under load would take its own kubelet for dead."""
+    then = ProcessorMoment(clock.now() - 100.0, time.process_time(), {"7": 0})
+    where = tasks(tmp_path, **{"7": f"90 {waited * 1e9:.0f} 3"})
+    assert processor.silence(then, deadline, where) is means
 
 
 STAT = "{} (a) R b) {} 1 7 7 0"  # a name may hold what ends one
