@@ -229,7 +229,7 @@ def test_who_is_interrupted_leaves_nothing_and_says_so(node: Node, number: signa
         try:
             process = started(node)
             heard(process, "Refuse what is no interface")
-            until(sleeps, "the play is under way", 60.0)
+            until(sleeps, "the play is under way")
             os.kill(process.pid, number)
             process.communicate(timeout=300)
         finally:

@@ -25,14 +25,19 @@ POD, OTHER = "192.168.0.134", "192.168.0.135"
 ACCESS = {"worker-0": POD, "worker-1": OTHER}  # what Kubernetes says of the rig's pods
 NO_ACCESS: dict[str, str] = {}
 BAD = ("warn", "fail", "unknown")
+LOOKS = 5  # of which the shortest counts
 Findings = list[dict[str, Any]]
 
 
 class Judged:
-    """A node, and a judge on it that looks as often as it is asked."""
+    """A node, and a judge on it that looks as often as it is asked.
+
+    `took` are the seconds of each look. Those of a judge that starts anew are more.
+    """
 
     def __init__(self, node: Node) -> None:
         self.node = node
+        self.took = list[float]()
         self._begin()
 
     def _begin(self) -> None:
@@ -49,9 +54,11 @@ class Judged:
     def _findings(self, access: dict[str, str]) -> Findings:
         assert self._judge.stdin is not None
         assert self._judge.stdout is not None
+        begun = time.monotonic()
         self._judge.stdin.write(json.dumps(access) + "\n")
         self._judge.stdin.flush()
         found: Findings = json.loads(self._judge.stdout.readline())
+        self.took.append(time.monotonic() - begun)
         return found
 
     def bad(self, access: dict[str, str]) -> list[str]:
@@ -278,13 +285,14 @@ def test_all_egress_dropped(here: Judged) -> None:
     """Metadata is asked of a gateway that answers no ARP: it takes its own deadline, the rest is judged as ever."""
     here.node.ip("address", "del", "100.100.100.200/32", "dev", "lo")
     try:
-        begun = time.monotonic()
+        here.took.clear()
         assert here.bad(NO_ACCESS) == [
             "route.default unknown CannotLook",
             "route.tables unknown CannotLook",
             "route.out unknown CannotLook",
         ]
-        assert time.monotonic() - begun < 15  # the metadata's deadline is 5 s
+        print(f"looks that nobody answered: {here.took}")
+        assert min(here.took) < 5, "the metadata's deadline"
     finally:
         here.node.ip("address", "add", "100.100.100.200/32", "dev", "lo")
     later = Judged(here.node)  # the other one remembers for a while that nobody answered
@@ -293,7 +301,7 @@ def test_all_egress_dropped(here: Judged) -> None:
 
 
 def test_check_ends_soon_where_nobody_answers(here: Judged) -> None:
-    """The program itself: its normal time and 2 seconds more; this machine may be busier the second time."""
+    """The program itself: its normal time and 2 seconds more, by the shortest: this machine is busier now and then."""
 
     def seconds() -> float:
         begun = time.monotonic()
@@ -301,10 +309,10 @@ def test_check_ends_soon_where_nobody_answers(here: Judged) -> None:
         assert "Traceback" not in done.stdout + done.stderr
         return time.monotonic() - begun
 
-    usual = steadily(seconds)
+    usual = min(seconds() for _ in range(LOOKS))
     here.node.ip("address", "del", "100.100.100.200/32", "dev", "lo")
     try:
-        assert steadily(seconds) < 3 * usual + 2
+        assert min(seconds() for _ in range(LOOKS)) < 3 * usual + 2
     finally:
         here.node.ip("address", "add", "100.100.100.200/32", "dev", "lo")
 
