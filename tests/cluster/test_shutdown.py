@@ -54,6 +54,7 @@ def goes_down(one: Published, settled: Callable[[], None], message: str = KUBELE
 
     After another one the machine stays.
     """
+    ends = list[str]()
     for _ in range(TRIES):
         settled()
         kubelet_says(one, "False", message)
@@ -64,8 +65,9 @@ def goes_down(one: Published, settled: Callable[[], None], message: str = KUBELE
         if [line["trouble"] for line in told] == [""] and took < GRACE:
             print(f"closed and ended {took:.1f} s after SIGTERM")
             return
+        ends.append(f"{took:.1f} s: {told}")
         stays(one)
-    raise AssertionError(f"closed in none of {TRIES} ends; the last took {took:.1f} s and said {told}")
+    raise AssertionError(f"closed in none of these ends: {ends}")
 
 
 def stays(one: Published) -> None:
