@@ -45,7 +45,8 @@ RENEWED = 88.0  # seconds until its agent has renewed its Lease: 80, and a tenth
 BUSY = 240.0  # seconds that a busy machine may take longer: 62 were seen for the start of a process
 GATE_FILE = 10.0  # seconds until a gate file is gone: two looks half a second apart, on a busy machine
 DOWN = "ip link set eth1 down"
-UP = f"ip link set eth1 up\nip route replace default via {GATEWAY} dev eth1 onlink table {{table}}"
+# Both in one process: a route that comes half a second after its link is a fault of its own.
+UP = f"printf 'link set eth1 up\\nroute replace default via {GATEWAY} dev eth1 onlink table {{table}}\\n' | ip -batch -"
 # The label and the Lease by which an agent tries an admission policy.
 FOREIGN, FOREIGN_LEASE = "policy-test.example.com/nodeprep", "policy-test.example.com"
 OF_LEASE = "request.resource.resource == 'leases'"

@@ -17,7 +17,8 @@ from tests.rigs.waiting import until
 OBSERVE = CONFIGURATION.replace("mode: gate", "mode: observe")
 BAD = CONFIGURATION.replace("mode: gate", "mode: gates")
 DOWN = "ip link set eth1 down"
-UP = f"ip link set eth1 up; ip route replace default via {GATEWAY} dev eth1 onlink table {{table}}"
+# Both in one process: a route that comes half a second after its link is a fault of its own.
+UP = f"printf 'link set eth1 up\\nroute replace default via {GATEWAY} dev eth1 onlink table {{table}}\\n' | ip -batch -"
 
 SOON = 4.0  # seconds; without being asked the loop looks at something every 10
 

@@ -28,7 +28,9 @@ def here() -> Iterator[Checked]:
 
 
 def up(here: Checked) -> str:
-    return f"ip link set eth1 up; ip route replace default via {GATEWAY} dev eth1 onlink table {here.node.table(1)}"
+    """In one process: a route that comes half a second after its link is a fault of its own."""
+    route = f"route replace default via {GATEWAY} dev eth1 onlink table {here.node.table(1)}"
+    return f"printf 'link set eth1 up\\n{route}\\n' | ip -batch -"
 
 
 def history(agent: Agent, *words: str) -> tuple[int, Any]:

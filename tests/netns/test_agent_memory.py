@@ -19,7 +19,8 @@ from tests.rigs.netns_node import GATEWAY, Shape
 from tests.rigs.waiting import until
 
 DOWN = "ip link set eth1 down"
-UP = f"ip link set eth1 up; ip route replace default via {GATEWAY} dev eth1 onlink table {{table}}"
+# Both in one process: a route that comes half a second after its link is a fault of its own.
+UP = f"printf 'link set eth1 up\\nroute replace default via {GATEWAY} dev eth1 onlink table {{table}}\\n' | ip -batch -"
 FAULT: dict[str, Any] = {"check": "eni.up", "place": "00:16:3e:aa:bb:01", "reason": "AdministrativelyDown"}
 
 
