@@ -20,6 +20,7 @@ from tests.cluster.published_node import (
     HELD,
     UNHEALTHY,
     Object,
+    Published,
     boot_id_file,
     configuration,
     denying,
@@ -38,6 +39,8 @@ BY_HARDWARE = configuration(profile="")
 PORT = 9912
 PODS = "/api/v1/pods"
 LOOK = 1.5  # seconds that a look takes at least where nobody answers this: it waits for 2
+REBOOTS = 5  # at most: a machine that stands still keeps the taint of one waiting too
+LATER = 120.0  # seconds of passes: a busy machine tells Bootstrap before they are over, and then it is given others
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +51,11 @@ def here() -> Iterator[Checked]:
 
 def test_a_new_node_in_mode_gate(cluster: Cluster, here: Checked, tmp_path: Path) -> None:
     """The taint of the registration goes when the node is ready, in the same write as the last of ours."""
-    slow = configuration(span=5)
+    slow = configuration(span=LATER)
     with published(cluster, here.node, tmp_path, "new-gate", taints=REGISTERED, config=slow) as one:
         told = until(lambda: if_new(one.object()), "condition")
         assert {taint["key"] for taint in told["spec"]["taints"]} == {BOOTSTRAP, UNHEALTHY}
+        one.agent.configure(configuration())
         one.ready()
         assert one.taints() == {}
         until(lambda: one.reasons() == ["Bootstrap", "Ready"], "Events of both transitions, and no more")
@@ -67,10 +71,11 @@ def if_new(told: Object) -> Object:
 def test_a_new_node_in_mode_observe(cluster: Cluster, here: Checked, tmp_path: Path) -> None:
     """Nobody may be kept waiting by a taint that this mode would never remove; and it sets none."""
     with published(
-        cluster, here.node, tmp_path, "new-observe", taints=REGISTERED, config=configuration("observe", span=5)
+        cluster, here.node, tmp_path, "new-observe", taints=REGISTERED, config=configuration("observe", span=LATER)
     ) as one:
         until(lambda: "BootstrapTaintIgnored" in one.reasons(), "Event BootstrapTaintIgnored")
         assert one.taints() == {}
+        one.agent.configure(configuration("observe"))
         one.ready()
         events = ["Bootstrap", "BootstrapTaintIgnored", "Ready"]
         until(lambda: one.reasons() == events, "Events, of the taint before it was ready, and no more")
@@ -109,34 +114,46 @@ def test_a_reboot(cluster: Cluster, here: Checked, boot_id: Path, tmp_path: Path
     """The same Node object: the taint is the first that is written, before anything was looked at."""
     with published(cluster, here.node, tmp_path, "rebooted") as one:
         one.ready()
-        until(lambda: one.reasons()[-1:] == ["Ready"], "Event, so that nothing of this life is still to be said")
-        one.agent.kill()
-        boot_id.write_text(f"{uuid4()}\n")
-        for name in OPEN:
-            (one.agent.run / name).unlink()  # it is on a tmpfs
         one.proxy.rule(delays(2 * LOOK), "GET", PODS)
-        asked_before, begun = len(one.audited()), time.monotonic()
-        one.agent.start()
-        taint = until(lambda: one.taints().get(UNHEALTHY, {}), "taint")
-        window = one.writes(begun)[0].at - begun
-        print(f"reboot: from the start of the process to the taint {window:.2f} s")
-        assert taint["value"] == "Bootstrap"
-        assert window < BUSY
-        one.ready()
-        written = [asked for asked in one.audited()[asked_before:] if not asked.startswith(("get", "list"))]
-        assert written[:2] == [f"patch {one.path}", f"patch {one.path}/status"]
-        first_look = one.proxy.asked("GET", PODS, begun)
-        assert not first_look or one.writes(begun)[0].at < first_look[0].at + LOOK, "the taint waited for a look"
+        behind = (is_tainted_behind_a_look(one, boot_id, number) for number in range(1, 1 + REBOOTS))
+        assert not all(behind), "the taint waited for a look"
+
+
+def is_tainted_behind_a_look(one: Published, boot_id: Path, number: int) -> bool:
+    """Whether the first write of a Node that reboots came so late after the first look that it may have waited for it.
+
+    The `number` of the reboot is that of the times that the Node was told to be ready.
+    """
+    until(lambda: one.reasons().count("Ready") >= number, "Event, so that nothing of this life is still to be said")
+    one.agent.kill()
+    boot_id.write_text(f"{uuid4()}\n")
+    for name in OPEN:
+        (one.agent.run / name).unlink()  # it is on a tmpfs
+    asked_before, begun = len(one.audited()), time.monotonic()
+    one.agent.start()
+    taint = until(lambda: one.taints().get(UNHEALTHY, {}), "taint")
+    written = one.writes(begun)[0].at
+    print(f"reboot: from the start of the process to the taint {written - begun:.2f} s")
+    assert taint["value"] == "Bootstrap"
+    assert written - begun < BUSY
+    one.ready()
+    wrote = [asked for asked in one.audited()[asked_before:] if not asked.startswith(("get", "list"))]
+    assert wrote[:2] == [f"patch {one.path}", f"patch {one.path}/status"]
+    first_look = one.proxy.asked("GET", PODS, begun)
+    return bool(first_look) and written >= first_look[0].at + LOOK
 
 
 def test_a_reboot_in_mode_observe(cluster: Cluster, here: Checked, boot_id: Path, tmp_path: Path) -> None:
-    with published(cluster, here.node, tmp_path, "rebooted-observe", config=configuration("observe", span=10.0)) as one:
+    with published(cluster, here.node, tmp_path, "rebooted-observe", config=configuration("observe")) as one:
         one.ready()
+        until(lambda: one.reasons()[-1:] == ["Ready"], "Event, so that nothing of this life is still to be said")
         one.agent.kill()
         boot_id.write_text(f"{uuid4()}\n")
+        one.agent.configure(configuration("observe", span=LATER))
         one.agent.start()
         until(lambda: "Bootstrap" in one.reasons()[1:], "Event of the new start")
         assert one.taints() == {}
+        one.agent.configure(configuration("observe"))
         until(lambda: one.reasons()[-1] == "Ready", "Event of readiness")
         assert one.taints() == {}
 
