@@ -6,7 +6,6 @@ import http.client
 import json
 import ssl
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -182,9 +181,9 @@ def controllers(cluster: Cluster) -> Iterator[None]:
 
 
 def type_checked(cluster: Cluster, path: str) -> Mapping[str, Any]:
-    end = time.monotonic() + SOON
-    while "observedGeneration" not in (status := cluster.call("GET", path)[1].get("status", {})):
-        assert time.monotonic() < end, f"nobody checked {path}"
-        time.sleep(0.1)
-    told: Mapping[str, Any] = status["typeChecking"]
+    def checked() -> Mapping[str, Any]:
+        status: Mapping[str, Any] = cluster.call("GET", path)[1].get("status", {})
+        return status if "observedGeneration" in status else {}
+
+    told: Mapping[str, Any] = until(checked, f"check of {path}")["typeChecking"]
     return told
