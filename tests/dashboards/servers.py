@@ -121,11 +121,17 @@ class Handler(BaseHTTPRequestHandler):
         """Nothing: pytest shows what a test says."""
 
 
+class Server(ThreadingHTTPServer):
+    """After a moment without a processor all clients come at once. The usual queue takes five of them."""
+
+    daemon_threads = True
+    request_queue_size = 1024
+
+
 @contextmanager
 def http_server(told: Callable[[str, bytes], bytes | None]) -> Iterator[int]:
     """A server whose answers a function makes of path and body; its port. None is 404."""
-    server = ThreadingHTTPServer((LOOPBACK, 0), Handler)
-    server.daemon_threads = True
+    server = Server((LOOPBACK, 0), Handler)
     server.told = told  # type: ignore[attr-defined]
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()

@@ -27,6 +27,8 @@ EXAMPLE = targets.ROOT / "dashboards/alertmanager.yaml"
 SECONDS = 180.0  # for a page; a fifth of it on a machine that does nothing else
 RECEIVER = "127.0.0.1:9095"
 SCRAPE = "1s"  # twice the shipped 30 s: 208 targets each half second would take a processor
+# What is said where scrapes come late. Of a fleet that is said after 5 minutes, here after 5 s of a busy machine.
+LATE = {"NodeprepGone", "NodeprepCrashLoops", "NodeprepNowhere"}
 
 
 @dataclass
@@ -116,20 +118,30 @@ def test_two_hundred_nodes_by_one_switch_are_one_page_and_a_nic_elsewhere_is_a_s
         until(lambda: pager.pages, "a page")
         until(lambda: len(servers.named(alertmanager, "NodeprepGateClosed")) == 200, "each node's alert")
         fleet.closed["other-3"] = "Missing"
-        until(lambda: len(pager.pages) > 1, "a second page", 2 * SECONDS)
-        until(lambda: servers.named(alertmanager, "NodeprepFleetDegraded"), "the pool is degraded")
-        (degraded,) = servers.named(alertmanager, "NodeprepFleetDegraded")
+        until(lambda: len(first_pages(pager)) > 1, "a second page", 2 * SECONDS)
+        (degraded,) = until(lambda: degraded_in(alertmanager, "np-1"), "the pool is degraded")
         until(lambda: not prometheus.ask('ALERTS{alertstate="pending"}'), "nothing is still to come")
-        # On a busy machine some nodes come after the page. Then the same page is told again, with its groupKey.
-        told: dict[str, Document] = {}
-        for page in pager.pages:
-            told.setdefault(page["groupKey"], page)
-        first, second = told.values()
+        first, second = first_pages(pager)
     assert first["groupLabels"] == {"alertname": "NodeprepGateClosed", "pool": "np-1", "reason": "NoSignal"}
     assert second["groupLabels"] == {"alertname": "NodeprepGateClosed", "pool": "np-2", "reason": "Missing"}
     assert [one["labels"]["node"] for one in second["alerts"]] == ["other-3"]
-    assert degraded["labels"]["pool"] == "np-1"
     assert len(degraded["status"]["inhibitedBy"]) > 0
+
+
+def degraded_in(alertmanager: str, pool: str) -> list[Document]:
+    return [one for one in servers.named(alertmanager, "NodeprepFleetDegraded") if one["labels"]["pool"] == pool]
+
+
+def first_pages(pager: Pager) -> list[Document]:
+    """The first page of each group, without those that only a busy machine makes.
+
+    On a busy machine some nodes come after the page. Then the same page is told again, with its groupKey.
+    """
+    told: dict[str, Document] = {}
+    for page in pager.pages:
+        if page["groupLabels"]["alertname"] not in LATE:
+            told.setdefault(page["groupKey"], page)
+    return list(told.values())
 
 
 CLOSED = {"alertname": "NodeprepGateClosed", "severity": "critical", "profile": "rdma-roce", "reason": "NoSignal"}
