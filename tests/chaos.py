@@ -29,7 +29,7 @@ from tests.chaos_deeds import PROFILE, PROFILE_FILE, Deeds
 from tests.rigs.netns import UNAVAILABLE, Node
 from tests.rigs.netns_node import Shape, Unavailable
 
-READ = "import sys, urllib.request as web; print(web.urlopen(sys.argv[1], timeout=10).read().decode())"
+READ = "import sys, urllib.request as web; print(web.urlopen(sys.argv[1], timeout=60).read().decode())"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 FAST, DEFAULT = 3.0, 30.0  # seconds; confirmation.pass-span
 USUAL = 0.5  # seconds; `nodeprep check` takes 0.3 on an idle machine

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 STEP = 0.2  # seconds that one sample counts for at most: while this machine stood still, nobody could act
-STILL = 1.0  # seconds between two samples that say that it stood still; a look of the agent may have been too late
+STILL = 1.0  # seconds in which nobody or not the agent ran; a look of the agent may have been too late
 AGAIN = 16.0  # seconds until the agent has asked again for an unreadable fact; it waits 15
 START = 4.0  # seconds from a start to the first look
 AGREE = 2.0  # seconds for which files and metrics may differ
@@ -42,6 +42,7 @@ class Sample:
     """One moment. `gates` are the files of the stage ready by profile. None stands for a thing that could not be asked.
 
     `metrics` were served within the last second. `healthy` is the answer of `/healthz`. `sizes` are as in MOST.
+    `waited` are the seconds since the moment before in which the agent waited for a processor.
     """
 
     at: float
@@ -50,6 +51,31 @@ class Sample:
     healthy: bool | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)
     wall: float = 0.0
+    waited: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A thread at one moment: seconds that it ran and that it waited for a processor, and whether it wants one now."""
+
+    ran: float
+    waited: float
+    wants: bool
+
+
+def waited(before: Mapping[str, Turn], after: Mapping[str, Turn], seconds: float) -> float:
+    """For how many of these seconds the thread that waited longest had no processor.
+
+    The kernel counts a wait when it ends. One that goes on shows by a thread that wants to run and did not.
+    """
+    longest = 0.0
+    for name, now in after.items():
+        then = before.get(name)
+        if then is None:
+            continue
+        goes_on = then.wants and now.wants and now.ran == then.ran
+        longest = max(longest, seconds if goes_on else min(seconds, now.waited - then.waited))
+    return longest
 
 
 @dataclass(slots=True)
@@ -78,6 +104,7 @@ class Rules:
     _closed_for: dict[str, float] = field(default_factory=dict)
     _rounds: float = -1.0
     _said: set[str] = field(default_factory=set)
+    _waited: float = 0.0
 
     def tell(self, event: Mapping[str, Any]) -> str:
         """A deed that was done or will be. Returns a violation that its doer has already seen, or ""."""
@@ -90,7 +117,7 @@ class Rules:
             "ending": lambda *_: self._sleeps(),
             "stopping": lambda *_: self._sleeps(),
             "continued": lambda at, _: self._wakes(at),
-            "reset": lambda at, _: setattr(self, "proof_since", at),
+            "was-reset": lambda _, event: setattr(self, "proof_since", float(event["since"])),
             "proof-wanted": lambda *_: setattr(self, "proof_wanted", True),
             "boot": lambda _, event: setattr(self, "boot_id", str(event["id"])),
             "metadata": self._metadata,
@@ -105,8 +132,10 @@ class Rules:
         before, self._before = self._before, sample
         if before is None:
             return []
-        step = min(sample.at - before.at, STEP)
-        if sample.at - before.at > STILL:
+        passed = sample.at - before.at
+        step = max(0.0, min(passed, STEP) - sample.waited)
+        self._waited = self._waited + passed if sample.waited > passed / 2 else 0.0
+        if max(passed, self._waited) > STILL:
             for fault in self.standing.values():
                 fault.stood = -AGAIN
         found = dict(self._wrong(before, sample, step))

@@ -17,7 +17,7 @@ from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import Any
 
-from tests.chaos_rules import Rules, Sample
+from tests.chaos_rules import Rules, Sample, Turn, waited
 
 EVERY = 0.05  # seconds
 SCRAPE = 0.25  # seconds between two requests to the agent
@@ -90,10 +90,23 @@ def sizes(pid: int) -> dict[str, int]:
     return {"rss": int(lines["VmRSS"].split()[0]) << 10, "threads": int(lines["Threads"]), "descriptors": descriptors}
 
 
+def turns(pid: int) -> dict[str, Turn]:
+    """The agent's threads, by their number; none where the kernel does not count their waits."""
+    found = {}
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):  # it has ended
+                ran, waits, _ = (task / "schedstat").read_text().split()
+                wants = (task / "stat").read_text().rpartition(")")[2].split()[0] == "R"
+                found[task.name] = Turn(int(ran) / 1e9, int(waits) / 1e9, wants)
+    return found
+
+
 def main(directory: str, port: str, span: str, slower: str) -> int:
     rules, asked, told = Rules(float(span), float(slower)), Asked(int(port)), SimpleQueue[dict[str, Any] | None]()
     Thread(target=listen, args=(told,), daemon=True).start()
     pid, most, wrong, left = 0, dict.fromkeys(("rss", "threads", "descriptors"), 0), 0, False
+    seen_at, threads = now(), turns(pid)
     while not left:
         found = []
         with suppress(Empty):
@@ -105,10 +118,12 @@ def main(directory: str, port: str, span: str, slower: str) -> int:
                     found.append(rules.tell(event))
         at = now()
         own = sizes(pid) if pid else {}
+        before, threads = threads, turns(pid) if pid else {}
+        lost, seen_at = waited(before, threads, at - seen_at), at
         most = {name: max(size, own.get(name, 0)) for name, size in most.items()}
         metrics = asked.metrics[1] if at - asked.metrics[0] < RECENT else None
         healthy = asked.healthy[1] if at - asked.healthy[0] < RECENT else None
-        found += rules.see(Sample(at, gates(Path(directory)), metrics, healthy, own, time.time()))
+        found += rules.see(Sample(at, gates(Path(directory)), metrics, healthy, own, time.time(), lost))
         for text in filter(None, found):
             wrong += 1
             print(json.dumps({"violation": text, "timeline": rules.timeline()}), flush=True)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.chaos_rules import AGAIN, PLANTED, Rules, Sample
+from tests.chaos_rules import AGAIN, PLANTED, Rules, Sample, Turn, waited
 
 SPAN, STEP = 3.0, 0.05
 BOOT = "b1"
@@ -92,7 +92,16 @@ ROWS: dict[str, tuple[Life, list[tuple[float, float]], list[str]]] = {
     "a fault on a busy processor": ([(10.0, "slow", {"seconds": 4.0}), FAULT], [(5, 13)], []),
     "proven anew": (KILLED, [(5, 10), (14.1, 99)], []),
     "not proven anew": (KILLED, [(5, 10), (12, 99)], ["chaos.ready appeared 1.00"]),
-    "opened too soon after a reset": ([(10.0, "reset", {})], [(5, 10), (11, 99)], ["chaos.ready appeared 1.00"]),
+    "opened too soon after a reset": (
+        [(10.0, "was-reset", {"since": 9.5})],
+        [(5, 10), (11, 99)],
+        ["chaos.ready appeared 1.50"],
+    ),
+    "opened while a reset was on its way": (
+        [(10.0, "reset", {}), (12.0, "was-reset", {"since": 10.0})],
+        [(11, 99)],
+        [],
+    ),
     "what the chaos saw itself": ([(10.0, "wrong", {"text": "no JSON there"})], [(5, 99)], ["no JSON there"]),
 }
 
@@ -154,6 +163,43 @@ def test_a_look_that_came_too_late_is_repeated_before_a_fault_is_certain() -> No
     at = [20.0 + number * STEP for number in range(int(20 / STEP))]
     began = [one for one in at for text in rules.see(Sample(one, {"chaos": gate()})) if "began" in text]
     assert began == [pytest.approx(20.0 + AGAIN + 2.0, abs=0.5)]
+
+
+def began(waits: list[tuple[float, float, float]]) -> list[float]:
+    """When a fault of 10.0 counts as seen, of an agent that waits for this share of each step in these spans."""
+    rules, found = Rules(SPAN, awake_since=0.0), []
+    rules.see(Sample(10.0, {"chaos": gate()}))
+    rules.tell({"at": 10.0, "event": "fault", "name": "x", "limit": 2.0})
+    for number in range(1, int(60 / STEP)):
+        at = 10.0 + number * STEP
+        share = next((share for begin, end, share in waits if begin < at <= end), 0.0)
+        told = rules.see(Sample(at, {"chaos": gate()}, waited=share * STEP))
+        found += [at for text in told if "began" in text]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("waits", "seen"),
+    [
+        pytest.param([], 12.0, id="it waits for no processor"),
+        pytest.param([(10.0, 10.9, 1.0)], 12.9, id="it has none for a while"),
+        pytest.param([(10.0, 15.0, 0.4)], 10.0 + 2.0 / 0.6, id="it shares one"),
+        pytest.param([(11.0, 18.0, 1.0)], 18.0 + AGAIN + 2.0, id="a look came too late"),
+    ],
+)
+def test_an_agent_without_a_processor_could_not_act(waits: list[tuple[float, float, float]], seen: float) -> None:
+    assert began(waits) == [pytest.approx(seen, abs=0.2)]
+
+
+def test_how_long_an_agent_waited_for_a_processor() -> None:
+    before = {"1": Turn(1.0, 5.0, wants=False), "2": Turn(3.0, 0.0, wants=True)}
+    ran = {"1": Turn(1.5, 5.0, wants=True), "2": Turn(3.4, 0.0, wants=True)}
+    assert waited(before, ran, 1.0) == 0.0, "who runs wants to run"
+    assert waited(before, {"1": Turn(1.5, 5.3, wants=True), "2": ran["2"]}, 1.0) == pytest.approx(0.3)
+    assert waited(before, {"1": Turn(1.0, 9.0, wants=False)}, 1.0) == 1.0, "the rest was told of while it waited"
+    assert waited(before, {"1": Turn(1.0, 5.0, wants=False), "2": Turn(3.0, 0.0, wants=True)}, 1.0) == 1.0
+    assert waited(before, {"1": Turn(1.0, 5.0, wants=False)}, 1.0) == 0.0, "asleep"
+    assert waited({}, before, 1.0) == 0.0, "a thread that is new"
 
 
 @pytest.mark.parametrize(("since", "openings"), [(PLANTED, 0), ("2026-11-24T22:47:06Z", 1)])
