@@ -256,9 +256,9 @@ def test_a_burst_is_read_in_parts(root: Path) -> None:
     with listening(root) as listener:
         for number in range(5000):
             (root / "etc/cni/net.d" / f"a-rather-long-name-{number % 10}").touch()
-        began = time.monotonic()
+        began = time.thread_time()
         assert listener.event_source.drain() == {CONFIG}
-        assert time.monotonic() - began < 2
+        assert time.thread_time() - began < 2
         assert listener.event_source.drain() == NOTHING, "no part was left"
 
 

@@ -79,10 +79,17 @@ def test_a_byte_a_second_does_not_outlast_the_deadline(data: bytes) -> None:
         caller.says(head[:40] if not rest else head + b"\r\n\r\n")
         caller.drips(rest or head[40:], 1.0)
 
-    with RawServer(drip) as server:
-        began = time.monotonic()
-        late = failure(lambda: asked(client(server, silence=1.8), seconds=2.5))
-        took = time.monotonic() - began
+    def call() -> tuple[HttpFailure, float]:
+        with RawServer(drip) as server:
+            began = time.monotonic()
+            late = failure(lambda: asked(client(server, silence=1.8), seconds=2.5))
+            return late, time.monotonic() - began
+
+    late, took = call()
+    for _ in range(4):
+        if "silent" not in late.detail:  # else the machine was, and no byte came in time
+            break
+        late, took = call()
     assert (late.kind, late.detail, late.connected) == (Why.TIMEOUT, "no whole answer in 2.5 s", True)
     assert 2.4 < took < 2.5 + SLACK
 
