@@ -8,7 +8,7 @@ called NAME. It prints one JSON object of lists:
     read       what led to a text with MARKER, or to the node's /etc/shadow
     written    what led to a place of the node where a file could be made
     writable   mount points below /host in which something can be made, or opened for writing
-    connects   unix sockets that take a connection, by path, or by "@name" where they have none
+    connects   unix sockets of any type that take a connection, by path, or by "@name" where they have none
     devices    device nodes below /host that open, but for those that every container has
 """
 
@@ -30,6 +30,7 @@ HARMLESS = {(1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (5, 0), (5, 2), (10, 200)}
 TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 OWN = ("/proc", "/sys")
 WALKED = (*OWN, "/host/proc", "/host/sys", "/host/usr", "/host/lib")  # no device or socket lies there
+TYPES = (socket.SOCK_STREAM, socket.SOCK_SEQPACKET, socket.SOCK_DGRAM)
 
 
 def text(path: str) -> str:
@@ -122,13 +123,26 @@ def special(is_wanted: Callable[[int], bool]) -> Iterator[tuple[str, os.stat_res
 
 
 def connects(address: str) -> bool:
-    with socket.socket(socket.AF_UNIX) as one:
-        one.settimeout(2)
-        try:
-            one.connect(address)
-        except OSError:
-            return False
-    return True
+    """Whether a socket of some type connects: one of another type than the listener's is refused (EPROTOTYPE)."""
+    for kind in TYPES:
+        with socket.socket(socket.AF_UNIX, kind) as one:
+            one.settimeout(2)
+            with suppress(OSError):
+                one.connect(address)
+                return True
+    return False
+
+
+def listens(path: str) -> bool:
+    """By a descriptor of the file: a path of more than 107 bytes is no address."""
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        return connects(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
 
 
 def nameless() -> set[str]:
@@ -145,7 +159,7 @@ def main(marker: str, name: str) -> None:
         report["read"] |= found
         report["written"] |= made
     report["writable"] = {one for one in mount_points() if one.startswith("/host/") and is_writable(one, name)}
-    report["connects"] = {path for path, _ in special(stat.S_ISSOCK) if connects(path)}
+    report["connects"] = {path for path, _ in special(stat.S_ISSOCK) if listens(path)}
     report["connects"] |= {one for one in nameless() if connects(f"\0{one[1:]}")}
     report["devices"] = {
         path
