@@ -80,7 +80,10 @@ def overlay(directory: Path, files: dict[str, str], *components: str) -> Path:
         "components": [os.path.relpath(one, directory.resolve()) for one in parts],
         "configMapGenerator": [settings],
         "patches": [{"target": {"kind": "DaemonSet", "name": "nodeprep"}, "patch": yaml.safe_dump(patch)}],
-        "images": [{"name": "nodeprep-repair", "newName": f"{REPOSITORY}-repair", "newTag": "dev"}],
+        "images": [
+            {"name": "nodeprep", "newName": REPOSITORY, "newTag": "dev"},  # of components; overlays/lab has its own
+            {"name": "nodeprep-repair", "newName": f"{REPOSITORY}-repair", "newTag": "dev"},
+        ],
     }
     (directory / "kustomization.yaml").write_text(yaml.safe_dump(kustomization))
     return directory

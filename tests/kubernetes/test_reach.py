@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +35,18 @@ OWN = {"/host/run/nodeprep", "/host/run/nodeprep-agent", "/host/var/lib/nodeprep
 # Who takes a connection, by the pod that asks. A mount that is read-only stops nobody from connecting.
 PLUGINS = "/var/lib/kubelet/device-plugins"
 TERWAY = "/run/eni/eni.socket"  # of its daemon, with components/terway: the agent asks whether it listens
+# Who listens below mounts of the agent's: each of another type, and the last by a path that is too long for an address.
+LISTENERS = {
+    TERWAY: socket.SOCK_STREAM,
+    "/run/eni/datagrams": socket.SOCK_DGRAM,
+    "/run/nodeprep-kubelet-books/packets": socket.SOCK_SEQPACKET,
+    f"/run/nodeprep-nvml/{'long' * 22}": socket.SOCK_STREAM,
+}
 CONNECTS = {
     "agent": {
         "/host/run/nodeprep-agent/agent.sock",
         "/host/var/lib/kubelet/pod-resources/kubelet.sock",  # lists devices and who holds them, and changes nothing
-        f"/host/var{TERWAY}",
+        *(f"/host{'/var' if path.startswith('/run/eni/') else ''}{path}" for path in LISTENERS),
         remediated.SOCKET,  # with components/repair: whoever takes the agent over may ask for what its manifest allows
     },
     "wait-ready": set(),
@@ -55,6 +62,7 @@ REACHED = {
     "/host/proc/PID/root/host-etc/shadow",
     "/host/proc/PID/root/var/run/secrets/kubernetes.io/serviceaccount/token",
 }
+NOTHING: dict[str, set[str]] = {"read": set(), "written": set(), "devices": set()}
 REST = ("wait-ready", "nvml", "kubelet-books")  # the other pods of ours, but for the remediator's
 RESTS = [PYTHON, "-I", "-c", "import signal; signal.pause()"]
 LIMIT = 65536  # bytes that the runtime is let lock
@@ -125,8 +133,9 @@ def node(cluster: Cluster, image: Callable[[str], Path], tmp_path_factory: pytes
     cluster.create(PODS, victim("confined", "RuntimeDefault"))
     cluster.create(PODS, victim("unconfined", "Unconfined"))
     directory = tmp_path_factory.mktemp("manifests") / "own"
-    manifests = overlay(directory, {"config.yaml": configuration()}, "terway", "lingjun", remediated.REPAIR)
-    remediated.installed(cluster, image, manifests)
+    parts = ("terway", "lingjun", "nvml", "kubelet-books", remediated.REPAIR)  # all that mount more into the agent
+    remediated.installed(cluster, image, overlay(directory, {"config.yaml": configuration()}, *parts))
+    cluster.kubectl("-n", "nodeprep", "rollout", "status", "daemonset/nodeprep-kubelet-books", "--timeout=240s")
     for one in (former(cluster), waiting(), *map(reporting, ("nvml", "kubelet-books"))):
         cluster.create(PODS, one)
     names = ("confined", "unconfined", "former", *REST)
@@ -153,12 +162,34 @@ def agents_pod(cluster: Cluster) -> str:
 
 @pytest.fixture(scope="module")
 def reached(cluster: Cluster, node: Node) -> dict[str, set[str]]:
-    """What the agent's container reaches, while somebody has a terminal on its node, and Terway's daemon listens."""
+    """What the agent's container reaches, while somebody has a terminal on its node, and others listen there."""
     mine, terminal = os.openpty()
-    with closing(os.fdopen(mine)), closing(os.fdopen(terminal)), socket.socket(socket.AF_UNIX) as daemon:
-        daemon.bind(str(node.path(TERWAY)))
-        daemon.listen()
+    with closing(os.fdopen(mine)), closing(os.fdopen(terminal)), ExitStack() as listeners:
+        for path, kind in LISTENERS.items():
+            listeners.enter_context(listening(node.path(path), kind))
         return attacked(cluster, agents_pod(cluster), "nodeprep")
+
+
+@pytest.fixture(scope="module")
+def rest(cluster: Cluster, node: Node) -> dict[str, dict[str, set[str]]]:
+    """What each of the other pods reaches."""
+    assert node.name == "n1"
+    return {one: attacked(cluster, one) for one in REST}
+
+
+def listening(path: Path, kind: socket.SocketKind) -> socket.socket:
+    """A socket that takes connections, by a path of any length."""
+    made, directory = socket.socket(socket.AF_UNIX, kind), os.open(path.parent, os.O_PATH)
+    try:
+        made.bind(f"/proc/self/fd/{directory}/{path.name}")
+        if kind != socket.SOCK_DGRAM:
+            made.listen()
+    except BaseException:
+        made.close()
+        raise
+    finally:
+        os.close(directory)
+    return made
 
 
 def test_the_directory_proc_leads_into_every_pod(cluster: Cluster, node: Node) -> None:
@@ -170,9 +201,12 @@ def test_the_directory_proc_leads_into_every_pod(cluster: Cluster, node: Node) -
 
 
 def test_it_reaches_nothing_of_other_pods(reached: dict[str, set[str]]) -> None:
-    assert reached["read"] == set()
-    assert reached["written"] == set()
-    assert reached["devices"] == set()
+    assert {kind: reached[kind] for kind in NOTHING} == NOTHING
+
+
+@pytest.mark.parametrize("name", REST)
+def test_nor_does_a_pod_beside_it(rest: dict[str, dict[str, set[str]]], name: str) -> None:
+    assert {kind: rest[name][kind] for kind in (*NOTHING, "writable")} == {**NOTHING, "writable": set()}
 
 
 def test_it_says_itself_what_of_the_node_it_could_write(
@@ -199,9 +233,9 @@ def told(cluster: Cluster) -> Object:
     return dict(json.loads(shown)["agent"])
 
 
-def test_who_takes_a_connection(reached: dict[str, set[str]], cluster: Cluster) -> None:
+def test_who_takes_a_connection(reached: dict[str, set[str]], rest: dict[str, dict[str, set[str]]]) -> None:
     assert reached["connects"] == CONNECTS["agent"]
-    assert {one: attacked(cluster, one)["connects"] for one in REST} == {one: CONNECTS[one] for one in REST}
+    assert {one: told["connects"] for one, told in rest.items()} == {one: CONNECTS[one] for one in REST}
 
 
 SEEN = """
