@@ -37,6 +37,29 @@ SOCKETS = "/var/lib/kubelet/device-plugins"
 POD_RESOURCES = "/var/lib/kubelet/pod-resources/kubelet.sock"
 OPEN = 240.0  # seconds that a busy machine may take until the kubelet heard of a change; 3 on an idle one
 NOTICED = 15.0  # seconds, issue 14
+# What the plugin is told, what the Node says then, and what the agent. Where this machine stands still one may be late.
+CHANGES = (
+    ("unhealthy GPU-1", GPUS - 1, "fail"),
+    ("healthy GPU-1", GPUS, "ok"),
+    ("unhealthy GPU-1", GPUS - 1, "fail"),
+)
+IN_TIME = 2
+# Prints each change of what the agent's page says of plugin.allocatable, and when it was seen. It is one process: a
+# start of one for each look would be late by more than the agent.
+WATCH = r"""
+import http.client, re, time, urllib.request
+former = ""
+while True:
+    try:
+        page = urllib.request.urlopen("http://127.0.0.1:9842/metrics", timeout=10).read().decode()
+    except (OSError, http.client.HTTPException):
+        page = ""
+    found = re.search(r'^nodeprep_check_status\{check="plugin.allocatable",status="(\w+)"\} 1', page, re.MULTILINE)
+    if found and found[1] != former:
+        former = found[1]
+        print(time.monotonic(), former, flush=True)
+    time.sleep(0.25)
+"""
 PROFILE = """apiVersion: nodeprep.io/v1
 kind: Profile
 name: hgx
@@ -257,7 +280,7 @@ def test_a_plugin_that_is_killed_leaves_a_socket_and_no_device(node: Node, tree:
 
 
 def test_an_agent_notices_before_the_node_says_it(node: Node, tree: Path, plugin: DevicePlugin, tmp_path: Path) -> None:
-    """The Node is up to 10 s late. From then on the agent has 15 s."""
+    """The Node is up to 10 s late. From then on the agent has 15 s, and takes them from most changes."""
     becomes(node, tree, "ok All")
     config = tmp_path / "config.yaml"
     profile = tree.parent / "hgx.yaml"
@@ -267,27 +290,39 @@ def test_an_agent_notices_before_the_node_says_it(node: Node, tree: Path, plugin
     with (
         (tmp_path / "log").open("w") as log,
         ending(subprocess.Popen(command(node, tree, *words), stderr=log)) as agent,
+        (tmp_path / "said").open("w") as said_by_agent,
+        ending(subprocess.Popen(watching(node), stdout=said_by_agent)) as watch,
     ):
-        until(lambda: status(node) == "ok", f"the agent says ok: {tmp_path / 'log'}", OPEN)
+        until(lambda: says(tmp_path / "said", "ok"), f"the agent says ok: {tmp_path / 'log'}", OPEN)
         until(lambda: allocatable(node) == str(GPUS), "the Node says that all are well", OPEN)
-        plugin.say("unhealthy GPU-1")
-        began = time.monotonic()
-        until(lambda: allocatable(node) == str(GPUS - 1), "the Node says it", OPEN)
-        told = time.monotonic()
-        until(lambda: status(node) == "fail", "the agent says it", OPEN)
-        noticed = time.monotonic()
-        print(f"the Node said it after {told - began:.1f} s, the agent {noticed - told:.1f} s after the Node")
+        late = [changed(node, plugin, tmp_path / "said", change) for change in CHANGES]
+        watch.terminate()
         agent.terminate()
-        assert noticed - told <= NOTICED
+    assert sum(one <= NOTICED for one in late) >= IN_TIME, late
+
+
+def changed(node: Node, plugin: DevicePlugin, file: Path, change: tuple[str, int, str]) -> float:
+    """How long after the Node the agent says what the plugin was told, in seconds."""
+    line, count, expected = change
+    plugin.say(line)
+    began = time.monotonic()
+    until(lambda: allocatable(node) == str(count), "the Node says it", OPEN)
+    told = time.monotonic()
+    noticed = until(lambda: says(file, expected), "the agent says it", OPEN)
+    print(f"{line}: the Node said it after {told - began:.1f} s, the agent {noticed - told:.1f} s after the Node")
+    return noticed - told
 
 
 def allocatable(node: Node) -> str:
     return str(node.object()["status"]["allocatable"].get(GPU, ""))
 
 
-def status(node: Node) -> str:
-    """What the agent's page says of plugin.allocatable, by the node's network namespace."""
-    ask = "import urllib.request as r; print(r.urlopen('http://127.0.0.1:9842/metrics', timeout=10).read().decode())"
-    page = node.run(sys.executable, "-c", ask, check=False)
-    found = re.search(r'^nodeprep_check_status\{check="plugin.allocatable",status="(\w+)"\} 1', page, re.MULTILINE)
-    return found[1] if found else ""
+def watching(node: Node) -> tuple[str, ...]:
+    """The command that runs WATCH in the node's network namespace, and ends with this process."""
+    return (*node.entering(), "setpriv", "--pdeathsig", "TERM", sys.executable, "-I", "-c", WATCH)
+
+
+def says(file: Path, expected: str) -> float:
+    """Since when the agent says this of plugin.allocatable; 0 while it says something else."""
+    at, _, status = (file.read_text().rpartition("\n")[0].splitlines() or [""])[-1].partition(" ")
+    return float(at) if status == expected else 0.0
