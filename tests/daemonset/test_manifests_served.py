@@ -221,7 +221,7 @@ def used(asked: str) -> Right:
 
 
 def test_every_right_is_used(installed: Cluster, tmp_path: Path) -> None:
-    """By a real agent in its first minute; the test of its admission policy, a dry run, is no use."""
+    """By a real agent in its first minutes; the test of its admission policy, a dry run, is no use."""
     name = "exclusive"
     installed.create(f"{V1}/nodes", api_objects.node(name, **{"k8s.aliyun.com/exclusive-mode-eni-type": "eniOnly"}))
     installed.create(f"/apis/{ALIBABA}/v1beta1/nodes", api_objects.terway_node(name))
@@ -234,7 +234,7 @@ def test_every_right_is_used(installed: Cluster, tmp_path: Path) -> None:
     wanted = granted(overlay("ack"))
     with Agent(tmp_path, program=(*PROGRAM, "--kubeconfig", str(file), "--node", name)):
         try:
-            until(lambda: wanted <= asked(), "a request for each right", 60.0)
+            until(lambda: wanted <= asked(), "a request for each right")
         except TimeoutError:
             raise AssertionError(f"granted and not used: {wanted - asked()}") from None
         assert asked() == wanted

@@ -61,7 +61,7 @@ def made(cluster: Cluster, namespace: str, name: str, *containers: dict[str, Any
     }
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec}
     cluster.create(f"{ROOT}/{namespace}/pods", pod)
-    until(lambda: all(one["ready"] for one in statuses(cluster, namespace, name)), f"{name} runs", 120.0)
+    until(lambda: all(one["ready"] for one in statuses(cluster, namespace, name)), f"{name} runs")
 
 
 def pod_of(cluster: Cluster, namespace: str, name: str) -> dict[str, Any]:
@@ -95,7 +95,7 @@ def test_the_container_that_serves_the_plugin_is_started_again(cluster: Cluster,
         "changed Stop default/plugin (container plugin)",
         "ok Wait until default/plugin (container plugin) runs again",
     ]
-    until(lambda: restarts(cluster, "default", "plugin") == {"plugin": 1, "exporter": 0}, "the kubelet says so", 60.0)
+    until(lambda: restarts(cluster, "default", "plugin") == {"plugin": 1, "exporter": 0}, "the kubelet says so")
     assert pod_of(cluster, "default", "plugin")["metadata"]["uid"] == before
     assert restarts(cluster, "default", "job") == {"exporter": 0}
 
@@ -104,7 +104,7 @@ def test_without_a_pod_it_is_terway(cluster: Cluster, node: Node) -> None:
     told = act(node)
     assert (told["end"], told["changed"]) == ("done", 1), told
     name = "terway-eniip-x7k2p"
-    until(lambda: restarts(cluster, "kube-system", name) == {"terway": 1, "policy": 0}, "the kubelet says so", 60.0)
+    until(lambda: restarts(cluster, "kube-system", name) == {"terway": 1, "policy": 0}, "the kubelet says so")
     assert restarts(cluster, "kube-system", "terway-impostor") == {"terway": 0}
 
 
@@ -137,7 +137,7 @@ def trained(cluster: Cluster, node: Node) -> Iterator[dict[str, Any]]:
     plugins = {"name": "devices", "mountPath": "/var/lib/kubelet/device-plugins"}
     train = {"name": "train", "image": BASE, "imagePullPolicy": "Never", "volumeMounts": [plugins]}
     with DevicePlugin(node, RESOURCE, 1):
-        until(lambda: node.object()["status"]["allocatable"].get(RESOURCE) == "1", "the device is there", 120.0)
+        until(lambda: node.object()["status"]["allocatable"].get(RESOURCE) == "1", "the device is there")
         made(cluster, "default", "train", {**train, "resources": {"limits": {RESOURCE: "1"}}})
         yield pod_of(cluster, "default", "train")
 
@@ -193,9 +193,9 @@ def test_a_remediator_restarts_what_serves_and_no_more_than_its_limit(
     told = requested(remediator, "b", "terway_restart")
     assert (told["rc"], told["changed"]) == (0, 1), told
     assert requested(remediator, "c", "plugin_restart", pod="default/plugin")["reason"] == "day"
-    until(lambda: restarts(cluster, "default", "plugin")["plugin"] == before + 1, "the kubelet says so", 60.0)
+    until(lambda: restarts(cluster, "default", "plugin")["plugin"] == before + 1, "the kubelet says so")
     name = "terway-eniip-x7k2p"
-    until(lambda: restarts(cluster, "kube-system", name)["terway"] == terway + 1, "the kubelet says so", 60.0)
+    until(lambda: restarts(cluster, "kube-system", name)["terway"] == terway + 1, "the kubelet says so")
     assert pod_of(cluster, "default", "plugin")["metadata"]["uid"] == uid
     assert restarts(cluster, "kube-system", "terway-impostor") == {"terway": 0}
     now = pod_of(cluster, "default", "train")

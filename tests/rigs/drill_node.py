@@ -97,5 +97,5 @@ def environment() -> dict[str, str]:
 def children(process: int) -> tuple[int, ...]:
     """The processes that this one started and that live, by our numbers. Waits until there is one."""
     path = Path(f"/proc/{process}/task/{process}/children")
-    until(lambda: bool(path.read_text().split()), f"a child of {process}", 60.0)
+    until(lambda: bool(path.read_text().split()), f"a child of {process}")
     return tuple(map(int, path.read_text().split()))

@@ -102,7 +102,7 @@ class Slurm:
         until(files["socket"].exists, "munge's socket")
         self._inside("slurmctld", "-D", "-f", str(self.home / "slurm.conf"))
         self._inside("slurmd", "-D", "-f", str(self.home / "slurm.conf"), "-N", NAME)
-        until(lambda: self.state() == "IDLE", "an idle node", 60.0)
+        until(lambda: self.state() == "IDLE", "an idle node")
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if error is not None:
@@ -113,15 +113,15 @@ class Slurm:
             process.terminate()
         self._stack.close()
 
-    def answers(self, script: str) -> None:
-        """From now on `nodeprep` is this on the node."""
+    def answers(self, script: str, deadline: int = 100) -> None:
+        """From now on `nodeprep` is this on the node. It has so many seconds, more than a busy machine takes."""
         program = self.home / "nodeprep"
         new = self.home / "nodeprep.new"
         new.write_text(f"#!/bin/sh\n{script}\n")
         new.chmod(0o755)
         new.replace(program)
         where = self.home / "slurm.conf"  # slurmd tells it to prolog and epilog, and not to the health check
-        settings = f"NODEPREP={program}\nNODEPREP_DEADLINE=5\nexport SLURM_CONF={where}\n"
+        settings = f"NODEPREP={program}\nNODEPREP_DEADLINE={deadline}\nexport SLURM_CONF={where}\n"
         (self.home / "bin/nodeprep-slurm.conf").write_text(settings)
 
     def judges(self, root: Path) -> None:
