@@ -159,8 +159,8 @@ def test_how_a_command_ends_is_told_as_subprocess_tells_it(guest: Guest) -> None
 
 def test_what_a_command_leaves_behind_does_not_hold_it_up(guest: Guest) -> None:
     began = time.monotonic()
-    assert guest.run(("sh", "-c", "sleep 30 & echo gone")).text == "gone"
-    assert time.monotonic() - began < 10
+    assert guest.run(("sh", "-c", "sleep 600 & echo gone")).text == "gone"
+    assert time.monotonic() - began < 300
 
 
 def test_a_command_out_of_time_is_killed_and_says_what_it_said(guest: Guest) -> None:
@@ -175,7 +175,7 @@ def test_a_command_out_of_time_is_killed_and_says_what_it_said(guest: Guest) -> 
 def test_commands_run_beside_each_other(guest: Guest) -> None:
     waiting = guest.launch(("sh", "-c", "until [ -e /run/go ]; do sleep 0.1; done; rm /run/go; echo went"))
     guest.shell("touch /run/go")
-    assert waiting.wait(20).text == "went"
+    assert waiting.wait(240).text == "went"
 
 
 def test_an_error_shows_the_console(guest: Guest) -> None:
