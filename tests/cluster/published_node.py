@@ -22,7 +22,7 @@ from tests.rigs.agent import OPEN, PROGRAM, Agent
 from tests.rigs.api_proxy import Proxy, Request
 from tests.rigs.cluster import Cluster
 from tests.rigs.netns import Node
-from tests.rigs.netns_node import GATEWAY
+from tests.rigs.netns_check import ETH1_UP
 from tests.rigs.relay import Relay
 from tests.rigs.waiting import until
 
@@ -45,8 +45,7 @@ RENEWED = 88.0  # seconds until its agent has renewed its Lease: 80, and a tenth
 BUSY = 240.0  # seconds that a busy machine may take longer: 62 were seen for the start of a process
 GATE_FILE = 10.0  # seconds until a gate file is gone: two looks half a second apart, on a busy machine
 DOWN = "ip link set eth1 down"
-# Both in one process: a route that comes half a second after its link is a fault of its own.
-UP = f"printf 'link set eth1 up\\nroute replace default via {GATEWAY} dev eth1 onlink table {{table}}\\n' | ip -batch -"
+UP = ETH1_UP
 # The label and the Lease by which an agent tries an admission policy.
 FOREIGN, FOREIGN_LEASE = "policy-test.example.com/nodeprep", "policy-test.example.com"
 OF_LEASE = "request.resource.resource == 'leases'"

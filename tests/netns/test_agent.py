@@ -18,8 +18,8 @@ from nodeprep.model import Confirmation
 from tests.rigs.absent import cannot_start
 from tests.rigs.agent import CONFIGURATION, DEAF, OPEN, SOONER, SPAN, Agent, at
 from tests.rigs.ending import ending
-from tests.rigs.netns_check import Checked, checked
-from tests.rigs.netns_node import GATEWAY, Shape
+from tests.rigs.netns_check import Checked, brought_up, checked
+from tests.rigs.netns_node import Shape
 from tests.rigs.waiting import until
 
 DOWN = "ip link set eth2 down"
@@ -47,12 +47,7 @@ def here(steady: Agent) -> Iterator[Checked]:
 
 
 def up(here: Checked) -> str:
-    """Setting a link down takes its routes; these put them back.
-
-    In one process: a route that comes half a second after its link is a fault of its own.
-    """
-    route = f"route replace default via {GATEWAY} dev eth2 onlink table {here.node.table(2)}"
-    return f"printf 'link set eth2 up\\n{route}\\n' | ip -batch -"
+    return brought_up("eth2", here.node.table(2))
 
 
 def test_it_is_ready_after_its_passes_and_not_sooner(here: Checked, tmp_path: Path) -> None:

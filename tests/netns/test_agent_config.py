@@ -10,15 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.rigs.agent import CONFIGURATION, OPEN, PROFILE, Agent, at
-from tests.rigs.netns_check import Checked, checked
-from tests.rigs.netns_node import GATEWAY, Shape
+from tests.rigs.netns_check import ETH1_UP, Checked, checked
+from tests.rigs.netns_node import Shape
 from tests.rigs.waiting import until
 
 OBSERVE = CONFIGURATION.replace("mode: gate", "mode: observe")
 BAD = CONFIGURATION.replace("mode: gate", "mode: gates")
 DOWN = "ip link set eth1 down"
-# Both in one process: a route that comes half a second after its link is a fault of its own.
-UP = f"printf 'link set eth1 up\\nroute replace default via {GATEWAY} dev eth1 onlink table {{table}}\\n' | ip -batch -"
 
 SOON = 4.0  # seconds; without being asked the loop looks at something every 10
 
@@ -131,7 +129,7 @@ def test_a_bad_file_keeps_the_old_one_and_says_so_until_it_is_mended(here: Check
 def test_what_leaves_mode_gate_takes_its_taint_along(here: Checked, tmp_path: Path) -> None:
     with Agent(tmp_path, here.node) as agent:
         agent.ready()
-        with here.fault(DOWN, UP):
+        with here.fault(DOWN, ETH1_UP):
             agent.wait("state", to="Unhealthy")
             assert [one["key"] for one in agent.report()["agent"]["taints"]] == ["nodeprep.io/unhealthy"]
             agent.configure(OBSERVE)

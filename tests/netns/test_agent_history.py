@@ -13,8 +13,8 @@ import pytest
 
 from nodeprep.history.node_record import NAME
 from tests.rigs.agent import CONFIGURATION, OPEN, Agent, at
-from tests.rigs.netns_check import Checked, checked
-from tests.rigs.netns_node import GATEWAY, Shape
+from tests.rigs.netns_check import ETH1_UP, Checked, checked
+from tests.rigs.netns_node import Shape
 from tests.rigs.waiting import until
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs/history.schema.json").read_text())
@@ -25,12 +25,6 @@ DOWN = "ip link set eth1 down"
 def here() -> Iterator[Checked]:
     with checked(Shape(enis=1, pods=1)) as one:
         yield one
-
-
-def up(here: Checked) -> str:
-    """In one process: a route that comes half a second after its link is a fault of its own."""
-    route = f"route replace default via {GATEWAY} dev eth1 onlink table {here.node.table(1)}"
-    return f"printf 'link set eth1 up\\n{route}\\n' | ip -batch -"
 
 
 def history(agent: Agent, *words: str) -> tuple[int, Any]:
@@ -50,7 +44,7 @@ def test_a_fault_is_an_incident_and_can_be_asked_for(here: Checked, tmp_path: Pa
         agent.ready()
         opened = at(agent.wait("profile-ready"))
         time.sleep(2.5)
-        with here.fault(DOWN, up(here)):
+        with here.fault(DOWN, ETH1_UP):
             convicted = at(agent.wait("convicted", check="eni.up"))
             until(lambda: not agent.gates(), "closed gates")
         agent.wait("profile-ready", 2)

@@ -14,13 +14,11 @@ import pytest
 
 from nodeprep.agent.loop import GATE_FILES_PERIOD_SECONDS
 from tests.rigs.agent import LONG, OPEN, SOONER, SPAN, Agent, at, environment
-from tests.rigs.netns_check import Checked, checked
-from tests.rigs.netns_node import GATEWAY, Shape
+from tests.rigs.netns_check import ETH1_UP, Checked, checked
+from tests.rigs.netns_node import Shape
 from tests.rigs.waiting import until
 
 DOWN = "ip link set eth1 down"
-# Both in one process: a route that comes half a second after its link is a fault of its own.
-UP = f"printf 'link set eth1 up\\nroute replace default via {GATEWAY} dev eth1 onlink table {{table}}\\n' | ip -batch -"
 FAULT: dict[str, Any] = {"check": "eni.up", "place": "00:16:3e:aa:bb:01", "reason": "AdministrativelyDown"}
 
 
@@ -51,7 +49,7 @@ def test_a_new_agent_goes_on_where_one_was_killed(here: Checked, tmp_path: Path)
 
 
 def test_a_new_agent_closes_soon_what_went_down_meanwhile(here: Checked, tmp_path: Path) -> None:
-    with killed(here, tmp_path) as agent, here.fault(DOWN, UP):
+    with killed(here, tmp_path) as agent, here.fault(DOWN, ETH1_UP):
         agent.start()
         started = agent.wait("started")
         assert started["state"] == "Ready"
@@ -159,7 +157,7 @@ def test_judging_goes_on_where_nothing_can_be_kept(
             agent.ready()
             assert agent.metrics()["nodeprep_state_file_ok"] == 1
             with here.fault(make.format(state=state), undo.format(state=state)):
-                with here.fault(DOWN, UP):
+                with here.fault(DOWN, ETH1_UP):
                     agent.wait("convicted", **FAULT)
                     until(lambda: not agent.gates(), "closed gate")
                     told = agent.wait("store-trouble")["message"]
@@ -172,7 +170,7 @@ def test_judging_goes_on_where_nothing_can_be_kept(
                     assert agent.wait("started")["state"] == "Unhealthy", "what the socket's directory holds counts"
                 agent.wait("state", to="Ready")
                 until(lambda: agent.gates() == OPEN, "open gate")
-            with here.fault(DOWN, UP):
+            with here.fault(DOWN, ETH1_UP):
                 agent.wait("store-fine-again")
                 until(lambda: says not in agent.condition()["message"], "condition that is silent")
                 assert agent.metrics()["nodeprep_state_file_ok"] == 1
@@ -185,7 +183,7 @@ def test_a_gate_file_that_cannot_be_removed_is_told_until_it_is_gone(here: Check
     with Agent(tmp_path, here.node, 9001) as agent:
         agent.ready()
         assert agent.metrics()["nodeprep_gate_files_ok"] == 1
-        with here.fault(DOWN, UP):
+        with here.fault(DOWN, ETH1_UP):
             here.do(READ_ONLY.format(run=agent.run))
             try:
                 told = agent.wait("gate-trouble")["message"]
@@ -207,7 +205,7 @@ def test_a_gate_file_that_cannot_be_removed_is_told_until_it_is_gone(here: Check
 def test_a_gate_file_that_cannot_be_written_is_told_until_it_is_there(here: Checked, tmp_path: Path) -> None:
     with Agent(tmp_path, here.node, 9001) as agent:
         agent.ready()
-        with here.fault(DOWN, UP):
+        with here.fault(DOWN, ETH1_UP):
             until(lambda: not agent.gates(), "closed gate")
             here.do(READ_ONLY.format(run=agent.run))
         try:

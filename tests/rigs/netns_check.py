@@ -25,10 +25,20 @@ LATE = ("timeout", "busy")  # why a fact could not be read
 BEAT, STILL, TIMES = 0.1, 1.0, 3  # seconds, seconds and looks of `steadily`
 ORDER = "order "
 SHELL = f'python() {{ {sys.executable} "$@"; }}\n'
-# Setting a link down removes its routes. These restore them.
+# Setting a link down removes its routes. This restores them.
 ETH0_UP = f"ip link set eth0 up\nip route add default via {GATEWAY} dev eth0"
-ETH1_UP = f"ip link set eth1 up\nip route add default via {GATEWAY} dev eth1 onlink table {{table}}"
 
+
+def brought_up(eni: str, table: int | str = "{table}") -> str:
+    """The command that brings an ENI up, and its route back.
+
+    It is one process: a route that comes half a second after its link is a fault of its own.
+    """
+    route = f"route replace default via {GATEWAY} dev {eni} onlink table {table}"
+    return f"printf 'link set {eni} up\\n{route}\\n' | ip -batch -"
+
+
+ETH1_UP = brought_up("eth1")  # {table} is eth1's
 
 Seen = TypeVar("Seen")
 
