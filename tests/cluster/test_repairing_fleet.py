@@ -126,7 +126,8 @@ def test_a_slot_of_a_node_that_died_is_taken_when_its_time_is_over(
     cluster: Cluster, some: Callable[..., list[Repaired]], waits: bool
 ) -> None:
     """Killed in the middle of its play, and it never comes again. `waits`: two minutes, which else are taken off."""
-    dies, lives = some(2, config=configuration(more="repair: {deadline: {safe: 30}}\n"))
+    short = "repair: {deadline: {safe: 30}}\n"  # and so its slot is, which is waited for in full
+    dies, lives = some(2, config=configuration(more=short if waits else repaired_node.REPAIRS))
     with fleet_watch.watching(cluster, f"{repaired_node.SLOT}0") as watch:
         dies.waits(waits=True)
         dies.down()
