@@ -145,7 +145,8 @@ class Process:
     def reset(self) -> None:
         """Reset it as a human would, who asks again if the agent is late.
 
-        It may be reset at any time between the two events. So an opening counts as too soon after the second alone.
+        It may be reset at any time between the two events. An opening is judged from the second on, by the time of the
+        first.
         """
         self.tell("reset")
         since = now()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 STEP = 0.2  # seconds that one sample counts for at most: while this machine stood still, nobody could act
-STILL = 1.0  # seconds in which nobody or not the agent ran; a look of the agent may have been too late
+STILL = 1.0  # seconds in which the agent, or everything, stood still; a look of the agent may have been too late
 AGAIN = 16.0  # seconds until the agent has asked again for an unreadable fact; it waits 15
 START = 4.0  # seconds from a start to the first look
 AGREE = 2.0  # seconds for which files and metrics may differ

@@ -60,7 +60,11 @@ def observe(cluster: Cluster, node: str = api_objects.NODE, file: Path | None = 
 
 
 def in_time(access: ApiAccess) -> Seen | Unreadable:
-    """A look that has the time that it takes: on a busy machine the answers may be later than one waits."""
+    return looks(access)[-1]
+
+
+def looks(access: ApiAccess) -> list[Seen | Unreadable]:
+    """Looks until one had the time that it takes: on a busy machine the answers may be later than one waits."""
     found = list[Seen | Unreadable]()
 
     def looked() -> bool:
@@ -69,7 +73,7 @@ def in_time(access: ApiAccess) -> Seen | Unreadable:
         return not any(isinstance(one, Unreadable) and one.kind is Why.TIMEOUT for one in told)
 
     until(looked, "answers in time")
-    return found[-1]
+    return found
 
 
 def patient(access: ApiAccess) -> ApiAccess:
@@ -100,13 +104,14 @@ def test_all_that_it_knows_of_a_node(filled: Cluster) -> None:
 
 def test_with_its_own_account_it_asks_this_and_no_more(filled: Cluster) -> None:
     file = filled.kubeconfig({"token": account(filled, "agent", RULES)})
-    everything, elsewhere = observe(filled, file=file), observe(filled, "n1", file)
-    for found in (everything, elsewhere):
+    everything, elsewhere = (looks(patient(reached(filled, one, file))) for one in (api_objects.NODE, "n1"))
+    for found in (everything[-1], elsewhere[-1]):
         assert isinstance(found, Seen)
         assert not [value for value in raw(found).values() if isinstance(value, Unreadable)]
     name = api_objects.NODE
     asked = filled.requests("system:serviceaccount:default:agent")
-    assert list(dict.fromkeys(asked)) == [  # a look that a busy machine made late was taken again
+    once = len(everything) == len(elsewhere) == 1
+    assert (asked if once else list(dict.fromkeys(asked))) == [  # what was late on a busy machine was asked again
         f"get {V1}/nodes/{name}",
         f"list {V1}/pods?fieldSelector=spec.nodeName%3D{name}&resourceVersion=0",
         f"get {TERWAY}/nodes/{name}",

@@ -66,6 +66,7 @@ def test_a_plugin_gives_the_token(cluster: Cluster, node: str, tmp_path: Path) -
 
     def is_known() -> bool:  # on a busy machine plugin and server may be later than a check waits
         done = nodeprep(*words)
+        print(done.stderr)
         return done.returncode == 0 and "--kubeconfig" not in done.stderr
 
     until(is_known, "an account that is known")

@@ -40,7 +40,7 @@ PORT = 9912
 PODS = "/api/v1/pods"
 LOOK = 1.5  # seconds that a look takes at least where nobody answers this: it waits for 2
 REBOOTS = 5  # at most: a machine that stands still keeps the taint of one waiting too
-LATER = 120.0  # seconds of passes: a busy machine tells Bootstrap before they are over, and then it is given others
+LATER = 120.0  # seconds of passes: a busy machine tells Bootstrap in them, and is then given a short span
 
 
 @pytest.fixture(scope="module")

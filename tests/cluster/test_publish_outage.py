@@ -37,7 +37,7 @@ BACK = pace.BACKOFF_LIMIT_SECONDS + BUSY  # seconds from its return: back-off at
 STARTED = pace.FUTILE_RETRY_SECONDS + BACK
 MOST = 20  # requests to a server that does not answer: back-off doubles up to 30 s
 AFTER = 12  # requests from its return until all is told; one retry of an Event and the Lease among them
-# Requests a minute beside it (design 3.5): the Node, two for what Kubernetes keeps, the Lease, two dry runs.
+# Requests of a minute in which all is due: the Node, two for what Kubernetes keeps, the Lease, two dry runs.
 A_MINUTE, LEAST = 6, 54.0  # and the seconds of the shortest minute
 
 
@@ -92,8 +92,10 @@ def test_a_minute_without_it(cluster: Cluster, tmp_path: Path) -> None:
             until(partial(all_have, both, wanted), "gate files")
             late += [seconds(at)] if down else []
             time.sleep(1)
-        # This machine may stand still for an agent; who waits for the server is late each time.
-        assert min(late) < GATE_FILE, f"gate files were removed {late} s later than where the server is well"
+        # This machine may stand still for an agent in one of them. Who waits for the server is late by the outage.
+        words = f"gate files were removed {late} s later than where the server is well"
+        assert sorted(late)[len(late) // 2] < GATE_FILE, words
+        assert late[0] < OUTAGE / 2, words
         time.sleep(max(0.0, OUTAGE - seconds(begun)))
         asked = {one.name: len(one.proxy.asked("", NODES, begun)) for one in both}
         for one in both:
@@ -106,8 +108,8 @@ def test_a_minute_without_it(cluster: Cluster, tmp_path: Path) -> None:
         for one in both:
             until(one.is_closed, "word of the last flap", STARTED if one.cluster is killed else BACK)
             print(
-                f"{one.name}: {flaps} flaps, gate file {min(late):.2f} s later, {asked[one.name]} requests meanwhile,"
-                f" told {seconds(returned):.1f} s after its return"
+                f"{one.name}: {flaps} flaps, gate file {max(late):.2f} s later at most,"
+                f" {asked[one.name]} requests meanwhile, told {seconds(returned):.1f} s after its return"
             )
         for one in both:
             until(lambda: len(one.reasons()) > told[one.name], f"Event of {one.name}", BUSY)  # noqa: B023 - run at once

@@ -127,7 +127,7 @@ EARLY = [
 
 @pytest.mark.parametrize("look", EARLY)
 def test_nothing_acts_on_what_was_seen_before_the_wait_was_over(look: LastLook) -> None:
-    """A daemon that came back meanwhile, and whose record is read each ten minutes, must not be stopped."""
+    """A daemon that came back meanwhile, and whose record is read each 15 minutes, must not be stopped."""
     early = terms(NOW + 11, last_look=look)
     waits = repair_approach.went_on(walked(NODE), chosen(at=NOW + 11), early).approach
     assert waits is not None

@@ -54,6 +54,7 @@ class KubeletHost(Host):
         super().__init__(str(root), live=live)
         self.port, self.patience = port, patience
         self.asked: list[tuple[int, str]] = []
+        self.deadlines: list[float] = []
 
     def unmounted(self) -> Unreadable | None:
         """A directory of a test is taken for the root of this machine."""
@@ -61,11 +62,13 @@ class KubeletHost(Host):
 
     def page(self, port: int, path: str, *, deadline: float, limit: int) -> tuple[int, bytes] | None | Unreadable:
         self.asked.append((port, path))
+        self.deadlines.append(deadline)
         return super().page(self.port, path, deadline=max(deadline, self.patience), limit=limit)
 
     def grpc(
         self, socket: str, method: str, request: bytes, *, deadline: float, limit: int, rest: float
     ) -> bytes | Unreadable:
+        self.deadlines.append(deadline)
         return super().grpc(socket, method, request, deadline=max(deadline, self.patience), limit=limit, rest=rest)
 
 
@@ -178,6 +181,7 @@ def test_a_kubelet_that_hangs_costs_a_second_once(root: Path) -> None:
         found = kubelet.observe(host)
         took = clock.now() - began
         assert 1.0 < took < PATIENCE
+        assert host.deadlines == [kubelet.ANSWER_SECONDS, kubelet.LAST_SECONDS], "the socket has what the port left"
         for silence in (found.port_silence, found.socket_silence):
             assert silence is not None
             assert silence.kind in (Why.TIMEOUT, Why.BUSY)

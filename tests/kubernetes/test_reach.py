@@ -32,7 +32,6 @@ PYTHON = "/usr/bin/python3.11"
 MARKER, NAME = "a-secret-of-the-victim", "nodeprep-reach"
 PODS = "/api/v1/namespaces/default/pods"
 OWN = {"/host/run/nodeprep", "/host/run/nodeprep-agent", "/host/var/lib/nodeprep"}
-# Who takes a connection, by the pod that asks. A mount that is read-only stops nobody from connecting.
 PLUGINS = "/var/lib/kubelet/device-plugins"
 TERWAY = "/run/eni/eni.socket"  # of its daemon, with components/terway: the agent asks whether it listens
 # Who listens below mounts of the agent's: each of another type, and the last by a path that is too long for an address.
@@ -42,6 +41,7 @@ LISTENERS = {
     "/run/nodeprep-kubelet-books/packets": socket.SOCK_SEQPACKET,
     f"/run/nodeprep-nvml/{'long' * 22}": socket.SOCK_STREAM,
 }
+# Who takes a connection, by the pod that asks. A mount that is read-only stops nobody from connecting.
 CONNECTS = {
     "agent": {
         "/host/run/nodeprep-agent/agent.sock",

@@ -32,7 +32,7 @@ Findings = list[dict[str, Any]]
 class Judged:
     """A node, and a judge on it that looks as often as it is asked.
 
-    `took` are the seconds of each look. Those of a judge that starts anew are more.
+    `took` are the seconds of each look. The first look of a new judge takes longer.
     """
 
     def __init__(self, node: Node) -> None:

@@ -161,7 +161,7 @@ def hangs_or_is_done(remediator: Remediator, attempt: str) -> bool:
 
 def frozen(remediator: Remediator, freezer: Path) -> str:
     """The attempt whose play is frozen. On a busy machine a short deadline ends it before it has come so far."""
-    for attempt, deadline in ((FIRST, 10), (SECOND, 120)):  # who hangs is named after the deadline
+    for attempt, deadline in ((FIRST, 10), (SECOND, 120)):  # who hangs is named when it is over
         assert asked(remediator, attempt, deadline) == {"status": "running"}
         until(partial(hangs_or_is_done, remediator, attempt), "its end, or who hangs")
         if hangs(remediator):

@@ -174,7 +174,7 @@ def settled_at(approach: RepairApproach, terms: RepairTerms) -> float:
 def wanted_facts(approach: RepairApproach | None, terms: RepairTerms) -> Mapping[type, float]:
     """When to look at the fault once more before anything acts: at all facts that its check needs, records too.
 
-    Some facts are looked at each ten minutes. A fault that is gone by then must not be mended. What could not be had is
+    Some facts are looked at each 15 minutes. A fault that is gone by then must not be mended. What could not be had is
     asked for again each ten seconds.
     """
     if approach is None or approach.step is not ApproachStep.SETTLING:

@@ -72,7 +72,7 @@ def test_by_its_node_where_it_cannot_be_asked(status: str, message: str, says: s
 
 
 def test_its_own_word_counts_before_its_nodes() -> None:
-    """The Node is asked each ten minutes, and the runtime now."""
+    """The Node is asked each 15 minutes, and the runtime now."""
     assert say(CHECK, kubelet(), runtime(), node("False", "container runtime is down")) == "ok Ready"
     assert say(CHECK, kubelet(), runtime(conditions=guarded(LATE)), node("True")) == "warn Hangs"
 

@@ -82,7 +82,7 @@ def serves(socket: PluginSocket) -> str:
 def whose(socket: PluginSocket, seen: Seen) -> Book | None:
     """The book of a resource that the node needs a plugin for, by the name of the socket.
 
-    It is expected, or the kubelet itself knows of it. The Node is no reason: our copy of it may be 10 minutes old.
+    It is expected, or the kubelet itself knows of it. The Node is no reason: our copy of it may be 15 minutes old.
 
     The shared RDMA plugin names its socket after the resource (hca_a.sock), others after the whole name
     (nvidia.com_mlnx.sock).
