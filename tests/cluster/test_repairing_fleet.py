@@ -125,7 +125,7 @@ def is_repairing(watch: FleetWatch, one: Repaired) -> bool:
 def test_a_slot_of_a_node_that_died_is_taken_when_its_time_is_over(
     cluster: Cluster, some: Callable[..., list[Repaired]], waits: bool
 ) -> None:
-    """Killed in the middle of its play, and it never comes again. `waits`: two minutes, which else are taken off."""
+    """Killed in the middle of its play, and it never comes again. `waits`: six minutes, which else are taken off."""
     short = "repair: {deadline: {safe: 30}}\n"  # and so its slot is, which is waited for in full
     dies, lives = some(2, config=configuration(more=short if waits else repaired_node.REPAIRS))
     with fleet_watch.watching(cluster, f"{repaired_node.SLOT}0") as watch:
@@ -139,6 +139,7 @@ def test_a_slot_of_a_node_that_died_is_taken_when_its_time_is_over(
         assert (lives.calls(), repaired_node.holder(cluster)) == ([], dies.name)
         if not waits:
             repaired_node.pass_time(cluster)
+        until(lives.calls, "the slot is taken, and the play runs", 900.0)
         lives.mended()
         until(lambda: repaired_node.holder(cluster) == "", "the slot is given back")
         watch.come_to(lives.name)
