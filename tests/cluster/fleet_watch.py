@@ -41,6 +41,7 @@ class ListWatch:
         self.seen += sorted(listed["items"], key=version)
         link = self.cluster.link()
         link.request("GET", f"{self.path}?watch=true&resourceVersion={listed['metadata']['resourceVersion']}")
+        link.sock.settimeout(None)  # a watch may be quiet for minutes
         reader = Thread(target=self._read, args=(link,))
         reader.start()
         try:
