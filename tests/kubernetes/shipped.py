@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 from typing import IO, Any
 
 import yaml
@@ -22,6 +22,7 @@ from tests.rigs.cluster_tools import tools
 from tests.rigs.ending import ending
 from tests.rigs.guest import Guest
 from tests.rigs.images import REPOSITORY
+from tests.rigs.repeating import repeating
 from tests.rigs.waiting import until
 
 Object = dict[str, Any]
@@ -262,31 +263,28 @@ def watched(cluster: Cluster, nodes: Sequence[Node] = ()) -> Iterator[Watched]:
 
     At its end the watch has shown each Node as it is then.
     """
-    seen, over = Watched(), Event()
+    seen = Watched()
     words = ("get", "nodes", "--watch", "--output", "json")
     command = (cluster.directory / "bin/kubectl", *words)
     environment = {**os.environ, **cluster.environment()}
     wanted = [node.path(f"/run/nodeprep/{name}") for node in nodes for name in gates(node)]
 
     def look() -> None:
-        while not over.wait(0.02):
-            seen.missing |= {str(path) for path in wanted if not path.exists()}
+        seen.missing |= {str(path) for path in wanted if not path.exists()}
 
     with ending(subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)) as watch:
         assert watch.stdout is not None
-        threads = Thread(target=_follow, args=(watch.stdout, seen)), Thread(target=look)
-        for one in threads:
-            one.start()
+        following = Thread(target=_follow, args=(watch.stdout, seen))
+        following.start()
         try:
-            until(partial(seen.is_up_to, _versions(cluster)), "the watch shows every Node")
-            yield seen
-            # On a busy machine it tells late what a GET has shown long ago.
-            until(partial(seen.is_up_to, _versions(cluster)), "the watch shows every Node as it is now")
+            with repeating(look, 0.02):
+                until(partial(seen.is_up_to, _versions(cluster)), "the watch shows every Node")
+                yield seen
+                # On a busy machine it tells late what a GET has shown long ago.
+                until(partial(seen.is_up_to, _versions(cluster)), "the watch shows every Node as it is now")
         finally:
-            over.set()
             watch.kill()
-            for one in threads:
-                one.join()
+            following.join()
 
 
 def _follow(stream: IO[str], seen: Watched) -> None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from threading import Event, Thread
 from typing import Any
 
 import pytest
 
 from tests.kubernetes.asked import nodes
 from tests.rigs.cluster import Cluster
+from tests.rigs.repeating import repeating
 from tests.rigs.waiting import until
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/nodeprep/leases"
@@ -77,22 +76,9 @@ def installed(cluster: Cluster) -> Cluster:
     return cluster
 
 
-@contextmanager
-def agent_without_a_pod(cluster: Cluster, name: str) -> Iterator[None]:
+def agent_without_a_pod(cluster: Cluster, name: str) -> AbstractContextManager[None]:
     """One that systemd runs: it renews its Lease."""
-    over = Event()
-
-    def renew() -> None:
-        while not over.wait(0.5):
-            cluster.call("PATCH", f"{LEASES}/agent-{name}", lease(name))
-
-    thread = Thread(target=renew)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    return repeating(lambda: cluster.call("PATCH", f"{LEASES}/agent-{name}", lease(name)), 0.5)
 
 
 def test_nothing_of_ours_is_left_and_the_agents_can_come_back(installed: Cluster) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from threading import Event, Thread
 
 import pytest
 
@@ -47,6 +45,7 @@ from tests.kubernetes.shipped import (
 from tests.rigs.cluster import Cluster, Node
 from tests.rigs.cluster_tools import BASE, tools
 from tests.rigs.images import REPOSITORY
+from tests.rigs.repeating import repeating
 from tests.rigs.waiting import until
 
 # Of a pod without privileges, see daemonset/README.md; each only where the node has what it is about.
@@ -387,7 +386,8 @@ def ended_by(cluster: Cluster, node: Node, how: str, says: Callable[[], bool] = 
         assert cluster.call("POST", f"{path}/eviction", body)[0] == 201
     else:  # as a kubelet stops a container whose liveness probe fails
         process = shipped.first_process(cluster, node)
-        with said_again(says):
+        until(says, "it is said")
+        with repeating(says, 0.2):
             node.run("timeout", "240", "sh", "-c", END, process)
 
     def is_another() -> bool:
@@ -396,25 +396,6 @@ def ended_by(cluster: Cluster, node: Node, how: str, says: Callable[[], bool] = 
         return bool(known) and known != container(pod)["containerID"]
 
     until(is_another, f"the agent after its {how}")
-
-
-@contextmanager
-def said_again(says: Callable[[], bool]) -> Iterator[None]:
-    """It is said before the block and, in a thread, all through it."""
-    over = Event()
-
-    def repeat() -> None:
-        while not over.wait(0.2):
-            says()
-
-    until(says, "it is said")
-    thread = Thread(target=repeat)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 @pytest.mark.parametrize("how", ["deletion", "eviction", "liveness"])

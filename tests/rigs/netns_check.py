@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from threading import Event, Thread
 from typing import Any, TypeVar
 
 import pytest
@@ -17,6 +16,7 @@ import pytest
 from tests.rigs.absent import cannot_start
 from tests.rigs.netns import UNAVAILABLE, Node
 from tests.rigs.netns_node import GATEWAY, Shape, Unavailable
+from tests.rigs.repeating import repeating
 
 BAD = ("warn", "fail", "unknown")
 # Checks of this machine itself: its clock, and the limits of its container runtime.
@@ -67,19 +67,9 @@ def is_late(report: dict[str, Any], hung: Collection[str] = ()) -> bool:
 
 def with_longest_gap(look: Callable[[], Seen]) -> tuple[Seen, float]:
     """The result, and the longest gap in seconds between two wake-ups of a periodic thread meanwhile."""
-    over, beats = Event(), [time.monotonic()]
-
-    def beat() -> None:
-        while not over.wait(BEAT):
-            beats.append(time.monotonic())
-
-    heart = Thread(target=beat)
-    heart.start()
-    try:
+    beats = [time.monotonic()]
+    with repeating(lambda: beats.append(time.monotonic()), BEAT):
         seen = look()
-    finally:
-        over.set()
-        heart.join()
     beats.append(time.monotonic())
     return seen, max(after - before for before, after in pairwise(beats))
 
