@@ -150,10 +150,7 @@ class Published:
         self.patch({"metadata": {"annotations": {key: value}}})
 
     def events(self) -> list[Object]:
-        """Ours about this Node, in the order in which they were made."""
-        found = self.cluster.call("GET", f"{EVENTS}?fieldSelector=involvedObject.name={self.name}")[1]["items"]
-        ours = [one for one in found if one["source"].get("component") == "nodeprep"]
-        return sorted(ours, key=lambda one: int(one["metadata"]["resourceVersion"]))
+        return events_of(self.cluster, self.name)
 
     def reasons(self) -> list[str]:
         return [one["reason"] for one in self.events()]
@@ -276,6 +273,13 @@ def denies(cluster: Cluster, name: str) -> bool:
     """Whether it is in force, by a write that is not meant: the one by which an agent tries an admission policy."""
     body = {"metadata": {"labels": {FOREIGN: "denied"}}}
     return cluster.call("PATCH", f"{NODES}/{name}?dryRun=All", body)[0] == 422
+
+
+def events_of(cluster: Cluster, name: str) -> list[Object]:
+    """Those that nodeprep posted about this Node, the oldest first. The server lists them by their names."""
+    found = cluster.call("GET", f"{EVENTS}?fieldSelector=involvedObject.name={name}")[1]["items"]
+    ours = [one for one in found if one["source"].get("component") == "nodeprep"]
+    return sorted(ours, key=lambda one: int(one["metadata"]["resourceVersion"]))
 
 
 def seconds(begun: float) -> float:

@@ -39,6 +39,7 @@ from tests.cluster.published_node import (
     UNHEALTHY,
     create,
     denying,
+    events_of,
 )
 from tests.rigs.agent import LONG
 from tests.rigs.api_proxy import Deed, Exchange, Proxy, Request, cuts, loses, passes, refuses
@@ -89,8 +90,7 @@ class Rig:
         return next((one for one in found if one["type"] == TRAINING_READY), {})
 
     def reasons(self) -> list[str]:
-        items = self.cluster.call("GET", f"{EVENTS}?fieldSelector=involvedObject.name={self.name}")[1]["items"]
-        return [one["reason"] for one in items if one["source"].get("component") == "nodeprep"]
+        return [one["reason"] for one in events_of(self.cluster, self.name)]
 
     def settled(self) -> None:
         until(lambda: self.condition().get("status") == "True" and self.reasons()[-1:] == ["Ready"], "settled")
