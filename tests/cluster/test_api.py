@@ -111,7 +111,7 @@ def test_with_its_own_account_it_asks_this_and_no_more(filled: Cluster) -> None:
     name = api_objects.NODE
     asked = filled.requests("system:serviceaccount:default:agent")
     once = len(everything) == len(elsewhere) == 1
-    assert (asked if once else list(dict.fromkeys(asked))) == [  # what was late on a busy machine was asked again
+    wanted = [
         f"get {V1}/nodes/{name}",
         f"list {V1}/pods?fieldSelector=spec.nodeName%3D{name}&resourceVersion=0",
         f"get {TERWAY}/nodes/{name}",
@@ -121,6 +121,8 @@ def test_with_its_own_account_it_asks_this_and_no_more(filled: Cluster) -> None:
         f"get {V1}/nodes/n1",
         f"list {V1}/pods?fieldSelector=spec.nodeName%3Dn1&resourceVersion=0",
     ]
+    # What was late on a busy machine was asked again, and its line may come when it ends.
+    assert asked == wanted if once else set(asked) == set(wanted)
 
 
 def test_a_record_that_is_not_there(filled: Cluster) -> None:

@@ -129,9 +129,12 @@ def is_tainted_behind_a_look(one: Published, boot_id: Path, number: int) -> bool
     boot_id.write_text(f"{uuid4()}\n")
     for name in OPEN:
         (one.agent.run / name).unlink()  # it is on a tmpfs
+    one.agent.configure(configuration(span=LATER))  # so that the taint is there until it was seen
     asked_before, begun = len(one.audited()), time.monotonic()
     one.agent.start()
     taint = until(lambda: one.taints().get(UNHEALTHY, {}), "taint")
+    until(lambda: one.says() == "False Bootstrap", "condition")
+    one.agent.configure(configuration())
     written = one.writes(begun)[0].at
     print(f"reboot: from the start of the process to the taint {written - begun:.2f} s")
     assert taint["value"] == "Bootstrap"

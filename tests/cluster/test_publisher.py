@@ -313,7 +313,8 @@ def test_messages_alone_wait_for_the_minute(cluster: Cluster) -> None:
             made.tell(desired(good=False, message=f"+{number} in 10 s"), opening=True)
         assert time.monotonic() - since < 60 * OPENING_TIMEOUT_SECONDS / 2, "what stands is not waited for"
         until(lambda: made.condition()["message"] == "+59 in 10 s", "newest message")
-        asked, took = made.asked("", f"{NODES}/counts", since), time.monotonic() - since
+        asked = [one for one in made.asked("", f"{NODES}/counts", since) if "dryRun" not in one.path]
+        took = time.monotonic() - since
         written = [str(one) for one in asked if one.method == "PATCH"]
         assert set(written) == {f"PATCH {NODES}/counts/status"}
         assert len(written) <= 1 + took / (0.9 * MINUTE), "one a minute"

@@ -125,8 +125,8 @@ def is_repairing(watch: FleetWatch, one: Repaired) -> bool:
 def test_a_slot_of_a_node_that_died_is_taken_when_its_time_is_over(
     cluster: Cluster, some: Callable[..., list[Repaired]], waits: bool
 ) -> None:
-    """Killed in the middle of its play, and it never comes again. `waits`: six minutes, which else are taken off."""
-    short = "repair: {deadline: {safe: 30}}\n"  # and so its slot is, which is waited for in full
+    """Killed in the middle of its play, and it never comes again. `waits`: seven minutes, which else are taken off."""
+    short = "repair: {deadline: {safe: 90}}\n"  # and so its slot is, which is waited for in full
     dies, lives = some(2, config=configuration(more=short if waits else repaired_node.REPAIRS))
     with fleet_watch.watching(cluster, f"{repaired_node.SLOT}0") as watch:
         dies.waits(waits=True)

@@ -154,11 +154,16 @@ def test_the_deadline_is_one_for_all_requests() -> None:
 
 
 def test_a_server_that_was_silent_from_the_start_is_not_asked_again() -> None:
-    with Server({NODES: silent}) as server, ApiReader(hasty(server.url), AMPLE) as api:
-        first = api.get("v1", "nodes", "n1")
-        assert api.list("v1", "pods") == first == api.lost
-        assert len(server.requests) == 1
-        assert first == Unreadable(Why.TIMEOUT, server.url, detail="silent for 2 s or more")
+    asked = 0
+    for _ in range(10):
+        with Server({NODES: silent}) as server, ApiReader(hasty(server.url), AMPLE) as api:
+            first = api.get("v1", "nodes", "n1")
+            assert api.list("v1", "pods") == first == api.lost
+            assert first == Unreadable(Why.TIMEOUT, server.url, detail="silent for 2 s or more")
+        asked = len(server.requests)
+        if asked:  # else this machine stood still before the server read it
+            break
+    assert asked == 1
 
 
 def test_people_wait_longer_for_a_server_that_is_busy(tmp_path: Path) -> None:

@@ -181,7 +181,9 @@ def test_a_kubelet_that_hangs_costs_a_second_once(root: Path) -> None:
         found = kubelet.observe(host)
         took = clock.now() - began
         assert 1.0 < took < PATIENCE
-        assert host.deadlines == [kubelet.ANSWER_SECONDS, kubelet.LAST_SECONDS], "the socket has what the port left"
+        late = found.port_silence is not None and found.port_silence.kind is Why.TIMEOUT  # else this machine was busy
+        rest = kubelet.LAST_SECONDS if late else kubelet.ANSWER_SECONDS
+        assert host.deadlines == [kubelet.ANSWER_SECONDS, rest], "the socket has what the port left"
         for silence in (found.port_silence, found.socket_silence):
             assert silence is not None
             assert silence.kind in (Why.TIMEOUT, Why.BUSY)

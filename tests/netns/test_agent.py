@@ -261,7 +261,9 @@ PUT_OFF = EVENT_STORM_SECONDS + RULES[Confirmation.FAST].least_span - 0.1  # sec
 
 def convicted_behind(agent: Agent, here: Checked, number: int) -> float:
     """Seconds from an event of another link, right before the fault, to the `number`th conviction."""
-    agent.wait("state", to="Ready", number=number)
+    if number > 1:
+        agent.wait("released", number - 1, **FAULT)
+    until(lambda: agent.gates() == OPEN, "open gates")
     time.sleep(CALM_SECONDS + 0.5)
     with here.fault("true", up(here)):
         began = float(agent.do("python", "-c", BEHIND, str(number)).stdout)  # in one process: right behind

@@ -292,7 +292,7 @@ def test_all_egress_dropped(here: Judged) -> None:
             "route.out unknown CannotLook",
         ]
         print(f"looks that nobody answered: {here.took}")
-        assert min(here.took) < 5, "the metadata's deadline"
+        assert min(here.took) < 15, "the metadata's deadline; a new judge's start is in most of these looks"
     finally:
         here.node.ip("address", "add", "100.100.100.200/32", "dev", "lo")
     later = Judged(here.node)  # the other one remembers for a while that nobody answered

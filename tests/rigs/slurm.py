@@ -139,8 +139,8 @@ class Slurm:
         return done.stdout
 
     def shown(self, key: str) -> str:
-        """A value of `scontrol show node`, "" without one."""
-        text = self.run("scontrol", "show", "node", NAME, check=False)
+        """A value of `scontrol show node`, "" without one. slurmctld is asked until it answers: it is late at times."""
+        text = until(lambda: self.run("scontrol", "show", "node", NAME, check=False), "an answer of slurmctld")
         line = next((one for one in text.splitlines() if one.strip().startswith(f"{key}=")), "")
         value = line.strip().removeprefix(f"{key}=")
         return value.rpartition(" [")[0] if key == "Reason" else value.split(" ")[0]

@@ -56,8 +56,7 @@ def becomes(slurm: Slurm, *, drained: bool, reason: str = "") -> None:
 
     def is_there() -> bool:
         health(slurm)
-        state = slurm.state()
-        return bool(state) and ("DRAIN" in state) is drained and reason in slurm.shown("Reason")
+        return ("DRAIN" in slurm.state()) is drained and reason in slurm.shown("Reason")
 
     until(is_there, f"drained: {drained} {reason}")
 
