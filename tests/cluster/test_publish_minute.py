@@ -103,7 +103,7 @@ def tampered(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
         for one in nodes.values():
             until(partial(everything_told, one), f"the last Event and Lease of {one.name}", BUSY)
         # A busy machine tells Bootstrap before so many passes are over. Its test gives it a short span then.
-        nodes["made-anew"].agent.configure(configuration(span=3600.0))
+        nodes["made-anew"].agent.configure(configuration(span=120.0))
         nodes["made-anew"].agent.wait("configuration-read")
         before = {name: one.object() for name, one in nodes.items()}
         begun = time.monotonic()
