@@ -81,7 +81,7 @@ def answers(path: str, version: str) -> Iterator[tuple[str, object, float]]:
 
 def connected(path: str) -> socket.socket:
     made = socket.socket(socket.AF_UNIX)
-    made.settimeout(240)
+    made.settimeout(600)
     made.connect(path)
     return made
 

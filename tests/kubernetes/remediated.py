@@ -14,7 +14,7 @@ from tests.kubernetes import shipped
 from tests.kubernetes.shipped import Object
 from tests.rigs.cluster import Cluster, Node
 from tests.rigs.guest import Guest
-from tests.rigs.waiting import until
+from tests.rigs.waiting import SECONDS, until
 
 PYTHON = "/usr/bin/python3.11"
 SOCKET = "/run/nodeprep-remediator/remediator.sock"
@@ -26,7 +26,7 @@ TALK = """
 import json, socket, sys
 told = []
 with socket.socket(socket.AF_UNIX) as peer:
-    peer.settimeout(240)
+    peer.settimeout(600)
     peer.connect(sys.argv[1])
     with peer.makefile("rwb") as lines:
         for line in json.loads(sys.argv[2]):
@@ -38,7 +38,7 @@ print(json.dumps(told))
 DAEMONSETS = ("nodeprep", "nodeprep-remediator")
 
 
-def installed(cluster: Cluster, image: Callable[[str], Path], manifests: Path, seconds: float = 240.0) -> None:
+def installed(cluster: Cluster, image: Callable[[str], Path], manifests: Path, seconds: float = SECONDS) -> None:
     """Both DaemonSets from manifests with components/repair, Ready on each node."""
     for kind in ("good", REPAIR):
         shipped.load(cluster, image(kind))
@@ -46,7 +46,7 @@ def installed(cluster: Cluster, image: Callable[[str], Path], manifests: Path, s
     rolled_out(cluster, seconds)
 
 
-def rolled_out(cluster: Cluster, seconds: float = 240.0) -> None:
+def rolled_out(cluster: Cluster, seconds: float = SECONDS) -> None:
     for name in DAEMONSETS:
         cluster.kubectl("-n", "nodeprep", "rollout", "status", f"daemonset/{name}", f"--timeout={seconds:g}s")
 
@@ -79,7 +79,7 @@ def request(attempt: str, remedy: str, *, check: bool = False, seconds: float = 
     return {"run": {"attempt": attempt, "remedy": remedy, "args": args, "check": check, "deadline": seconds}}
 
 
-def ended(cluster: Cluster, node: Node | Guest, attempt: str, seconds: float = 240.0) -> Object:
+def ended(cluster: Cluster, node: Node | Guest, attempt: str, seconds: float = SECONDS) -> Object:
     """The status of an attempt when it has ended."""
     told: Object = {}
 

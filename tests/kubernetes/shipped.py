@@ -23,7 +23,7 @@ from tests.rigs.ending import ending
 from tests.rigs.guest import Guest
 from tests.rigs.images import REPOSITORY
 from tests.rigs.repeating import repeating
-from tests.rigs.waiting import until
+from tests.rigs.waiting import SECONDS, until
 
 Object = dict[str, Any]
 
@@ -102,7 +102,7 @@ def load(cluster: Cluster, image: Path) -> None:
         node.import_image(image)
 
 
-def rolled_out(cluster: Cluster, seconds: float = 240.0) -> None:
+def rolled_out(cluster: Cluster, seconds: float = SECONDS) -> None:
     """Returns once every node has the present agent, Ready for as long as a rollout wants.
 
     Raises:

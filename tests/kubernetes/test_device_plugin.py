@@ -25,7 +25,7 @@ from tests.rigs.cluster import Cluster, Node
 from tests.rigs.cluster_tools import BASE
 from tests.rigs.device_plugin import SECRET, DevicePlugin
 from tests.rigs.ending import ending
-from tests.rigs.waiting import until
+from tests.rigs.waiting import SECONDS, until
 
 NODEPREP = Path(sys.executable).with_name("nodeprep")
 GPU, GPUS = "nvidia.com/gpu", 8
@@ -35,7 +35,7 @@ DEFAULTS = ("--healthz-port=10248", "--node-status-update-frequency=10s")
 PODS = "/api/v1/namespaces/default/pods"
 SOCKETS = "/var/lib/kubelet/device-plugins"
 POD_RESOURCES = "/var/lib/kubelet/pod-resources/kubelet.sock"
-OPEN = 240.0  # seconds that a busy machine may take until the kubelet heard of a change; 3 on an idle one
+OPEN = SECONDS  # seconds that a busy machine may take until the kubelet heard of a change; 3 on an idle one
 NOTICED = 15.0  # seconds, issue 14
 # What the plugin is told, what the Node says then, and what the agent. Where this machine stands still one may be late.
 CHANGES = (

@@ -20,7 +20,7 @@ from tests.kubernetes.sockets import OWN, PLUGINS, REGISTER, former_agent, insid
 from tests.rigs.cluster import Cluster, Node
 from tests.rigs.cluster_tools import BASE
 from tests.rigs.images import REPOSITORY
-from tests.rigs.waiting import until
+from tests.rigs.waiting import SECONDS, until
 
 PODS = "/api/v1/namespaces/kube-system/pods"
 # Ready for it needs a Ready pod of Terway on the node (terway.pod), as others may need what a device plugin registers.
@@ -42,7 +42,9 @@ AGENT_REACHES = {
     "/host/var/lib/kubelet/pod-resources/kubelet.sock",  # it only answers who holds which device
     "/host/var/run/eni/eni.socket",
 }
-LOOK = 240.0  # seconds until the agent has looked at the records of the cluster again and believes them; 30 to 60 here
+LOOK = (
+    SECONDS  # seconds until the agent has looked at the records of the cluster again and believes them; 30 to 60 here
+)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-SECONDS = 240.0  # 3 on an idle machine
+SECONDS = 600.0  # 3 on an idle machine; a play took 240 beside a whole run and a busy loop
 # Seconds between two looks. A look may cost a process, and a thing that takes long is not urgent.
 SHORTEST, LONGEST = 0.05, 0.25
 T = TypeVar("T")
