@@ -14,8 +14,8 @@ from hypothesis import settings
 settings.register_profile("nodeprep", deadline=None)
 settings.load_profile("nodeprep")
 
-# emulated guests, clusters, images: several wait for each other
-RIGS = ("lab", "provision", "cluster", "kubernetes", "daemonset", "systems")
+# emulated guests, clusters, images, namespaces: several wait for each other
+RIGS = ("lab", "provision", "cluster", "kubernetes", "daemonset", "systems", "netns", "slurm")
 HANGS = 1800  # seconds
 
 

@@ -47,7 +47,8 @@ from tests.admission_policy_writes import (
 )
 from tests.cluster.accounts import await_right
 from tests.rigs.cluster import Cluster
-from tests.rigs.waiting import SECONDS, until
+from tests.rigs.cluster_client import ANSWER_SECONDS
+from tests.rigs.waiting import until
 
 Answer = tuple[int, dict[str, Any]]
 Send = Callable[..., Answer]
@@ -74,7 +75,7 @@ def sender(cluster: Cluster, token: str = "", certificate: Path | None = None) -
         context = ssl.create_default_context(cafile=cluster.authority)
         if certificate is not None:
             context.load_cert_chain(certificate.with_suffix(".crt"), certificate.with_suffix(".key"))
-        link = http.client.HTTPSConnection("127.0.0.1", cluster.port, timeout=SECONDS, context=context)
+        link = http.client.HTTPSConnection("127.0.0.1", cluster.port, timeout=ANSWER_SECONDS, context=context)
         headers = {"Content-Type": kind if method == "PATCH" else "application/json"}
         headers |= {"Authorization": f"Bearer {token}"} if token else {}
         try:

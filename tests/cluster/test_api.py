@@ -121,7 +121,7 @@ def test_with_its_own_account_it_asks_this_and_no_more(filled: Cluster) -> None:
         f"get {V1}/nodes/n1",
         f"list {V1}/pods?fieldSelector=spec.nodeName%3Dn1&resourceVersion=0",
     ]
-    # What was late on a busy machine was asked again, and its line may come when it ends.
+    # A busy machine answers late. Then it is asked again, and the server logs a request when it has answered it.
     assert asked == wanted if once else set(asked) == set(wanted)
 
 

@@ -29,7 +29,7 @@ RECEIVER = "127.0.0.1:9095"
 SCRAPE = "1s"  # twice the shipped 30 s: 208 targets each half second would take a processor
 # What is said where scrapes come late. Of a fleet that is said after 5 minutes, here after 5 s of a busy machine.
 LATE = {"NodeprepGone", "NodeprepCrashLoops", "NodeprepNowhere"}
-DEGRADED_BY_LATE = "NodeprepFleetDegraded", "np-2"  # of its eight nodes five late ones are enough
+DEGRADED_BY_LATE = "NodeprepFleetDegraded", "np-2"  # a few late ones of its eight nodes are enough
 
 
 @dataclass
@@ -145,7 +145,7 @@ def first_pages(pager: Pager) -> list[Document]:
     told: dict[str, Document] = {}
     for page in pager.pages:
         of = page["groupLabels"]
-        if of["alertname"] not in LATE and (of["alertname"], of["pool"]) != DEGRADED_BY_LATE:
+        if of["alertname"] not in LATE and (of["alertname"], of.get("pool")) != DEGRADED_BY_LATE:
             told.setdefault(page["groupKey"], page)
     return list(told.values())
 

@@ -125,7 +125,6 @@ def held(node: DrillNode, device: str = "eth1") -> Iterator[tuple[subprocess.Pop
         process.communicate()
 
 
-@pytest.mark.timeout(600)
 def test_a_link_goes_down_is_seen_and_comes_back_with_all_that_went_with_it(node: DrillNode) -> None:
     done = node.drill("link-down", "eth1", "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -141,14 +140,12 @@ def test_a_link_goes_down_is_seen_and_comes_back_with_all_that_went_with_it(node
     )
 
 
-@pytest.mark.timeout(600)
 def test_a_route_is_removed_seen_and_put_back(node: DrillNode) -> None:
     done = node.drill("route-removed", "default", "--table", str(node.table(2)), "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "FAIL route.tables: EmptyTable" in " ".join(done.stdout.split())
 
 
-@pytest.mark.timeout(600)
 def test_kill_9_of_the_command_undoes_it(node: DrillNode) -> None:
     with held(node) as (process, command):
         os.kill(command, signal.SIGKILL)
@@ -158,14 +155,12 @@ def test_kill_9_of_the_command_undoes_it(node: DrillNode) -> None:
     assert last(node)["why"] == "the command is gone"
 
 
-@pytest.mark.timeout(600)
 def test_its_deadline_undoes_it(node: DrillNode) -> None:
     done = node.drill("link-down", "eth1", "--yes", "--hold", "--deadline", "3s")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "undone    its deadline came; the state is as before" in done.stdout
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda one: one.name)
 def test_a_signal_undoes_it(node: DrillNode, number: signal.Signals) -> None:
     with held(node) as (process, command):
@@ -175,7 +170,6 @@ def test_a_signal_undoes_it(node: DrillNode, number: signal.Signals) -> None:
         assert process.returncode == 130
 
 
-@pytest.mark.timeout(600)
 def test_stop_ends_it_and_while_it_runs_no_other_drill_and_no_repair_begins(node: DrillNode) -> None:
     with held(node) as (process, _):
         shown = node.drill("list")
@@ -199,7 +193,6 @@ def test_stop_ends_it_and_while_it_runs_no_other_drill_and_no_repair_begins(node
     assert (again.returncode, again.stdout) == (0, "no drill runs here\n")
 
 
-@pytest.mark.timeout(600)
 def test_the_command_undoes_it_where_the_watcher_was_killed(node: DrillNode) -> None:
     with held(node) as (process, command):
         os.kill(watcher_of(node, command), signal.SIGKILL)
@@ -208,7 +201,6 @@ def test_the_command_undoes_it_where_the_watcher_was_killed(node: DrillNode) -> 
         assert "is gone; the state is as before" in " ".join(told.split())
 
 
-@pytest.mark.timeout(600)
 def test_one_that_lost_both_is_told_and_stop_undoes_it(node: DrillNode) -> None:
     """Then nobody is left who could undo it by himself."""
     with held(node) as (process, command):
@@ -234,7 +226,6 @@ def watcher_of(node: DrillNode, command: int) -> int:
     return watcher
 
 
-@pytest.mark.timeout(900)
 def test_an_undo_that_fails_says_exactly_what_to_run(node: DrillNode) -> None:
     """`ip` of this node says that all went well, and does nothing."""
     ip = node.run("sh", "-c", "readlink -f $(command -v ip)").stdout.strip()
@@ -256,7 +247,6 @@ def test_an_undo_that_fails_says_exactly_what_to_run(node: DrillNode) -> None:
     assert node.drill("stop").returncode == 0
 
 
-@pytest.mark.timeout(600)
 def test_what_nobody_looks_for_is_not_seen_and_that_is_no_success(node: DrillNode) -> None:
     done = node.drill("route-removed", "10.77.0.0/16", "--yes", "--deadline", "3s")
     assert done.returncode == 1
@@ -264,7 +254,6 @@ def test_what_nobody_looks_for_is_not_seen_and_that_is_no_success(node: DrillNod
     assert "the state is as before" in " ".join(done.stdout.split())
 
 
-@pytest.mark.timeout(600)
 def test_what_is_in_use_is_refused(node: DrillNode) -> None:
     """The default route, a socket, a pod's packets, a bridge above: each by the name of the holder."""
     refused = node.drill("link-down", "eth0", "--yes")
@@ -288,7 +277,6 @@ def test_what_is_in_use_is_refused(node: DrillNode) -> None:
     assert (refused.returncode, "br9 (bridge) is above it" in refused.stdout) == (1, True), refused.stdout
 
 
-@pytest.mark.timeout(600)
 def test_while_a_repair_runs_it_is_refused(node: DrillNode) -> None:
     holder = node.start("python", "-c", HOLD)
     assert holder.stdout is not None
@@ -342,7 +330,6 @@ def busy() -> Iterator[DrillNode]:
         cannot_start(reason)
 
 
-@pytest.mark.timeout(900)
 def test_an_agent_is_told_first_and_says_drill_wherever_it_says_the_fault(busy: DrillNode) -> None:
     """The other ENIs have pods: their routes are what its looks are about."""
     node = busy

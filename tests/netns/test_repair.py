@@ -54,7 +54,6 @@ def is_up(node: Node, link: str) -> bool:
     return "UP" in json.loads(node.ip("-j", "link", "show", link))[0]["flags"]
 
 
-@pytest.mark.timeout(600)
 def test_an_interface_that_was_set_down(node: Node) -> None:
     """The playbook sets it up, our own check says so, and a second run has nothing to do."""
     with down(node, "eth1"):
@@ -80,7 +79,6 @@ def test_an_interface_that_was_set_down(node: Node) -> None:
     assert told["checks"] == ["eni.up"]
 
 
-@pytest.mark.timeout(600)
 def test_a_setting_now_and_at_boot(node: Node) -> None:
     node.sysctl(FILTER, 1)
     done = repair(node, "sysctl.rp-filter", "route.reverse-path", "--yes")
@@ -93,7 +91,6 @@ def test_a_setting_now_and_at_boot(node: Node) -> None:
     assert node.run("stat", "-c", "%Y %i", BOOT).stdout == written
 
 
-@pytest.mark.timeout(600)
 def test_what_belongs_to_a_bond_or_bridge_is_refused(node: Node) -> None:
     """Even a remedy that is safe while jobs run: who set the leg of a bond down may have meant it."""
     node.ip("link", "add", "br9", "type", "bridge")
@@ -111,7 +108,6 @@ def test_what_belongs_to_a_bond_or_bridge_is_refused(node: Node) -> None:
     assert json.loads(repair(node, "history", "-o", "json").stdout)[-1]["state"] == "refused"
 
 
-@pytest.mark.timeout(600)
 def test_a_doubt_is_exit_code_3_and_nothing_is_done(node: Node) -> None:
     """There is a kubelet, and nothing tells the way to its API server."""
     node.run("mv", "/etc/kubernetes/kubelet.conf", "/etc/kubernetes/kubelet.conf.away")
@@ -137,7 +133,6 @@ def another_ip(node: Node, script: str) -> Iterator[None]:
         node.run("umount", ip)
 
 
-@pytest.mark.timeout(600)
 def test_a_playbook_that_lies_is_told_with_both_facts(node: Node) -> None:
     """`ip` of this node says that all went well, and does nothing."""
     with down(node, "eth1"):
@@ -151,7 +146,6 @@ def test_a_playbook_that_lies_is_told_with_both_facts(node: Node) -> None:
         assert (told["state"], told["still"]) == ("done", ["eni.up"])
 
 
-@pytest.mark.timeout(600)
 def test_a_task_that_fails_is_told_once_and_with_its_reason(node: Node) -> None:
     with down(node, "eth1"):
         with another_ip(node, "echo RTNETLINK says no >&2; exit 2"):
@@ -163,7 +157,6 @@ def test_a_task_that_fails_is_told_once_and_with_its_reason(node: Node) -> None:
         assert "RTNETLINK says no" in words
 
 
-@pytest.mark.timeout(600)
 def test_in_a_terminal_it_asks_and_what_follows_is_asked_for_again(node: Node) -> None:
     """After the interface its table is empty: Terway is to write it again, and no Terway runs here."""
     with down(node, "eth1"):
@@ -202,7 +195,6 @@ def heard(process: subprocess.Popen[str], words: str) -> str:
     raise AssertionError(f"it never said {words!r}: {told}")
 
 
-@pytest.mark.timeout(600)
 def test_it_waits_until_nobody_uses_the_interface(node: Node) -> None:
     node.ip("link", "add", "br9", "type", "bridge")
     try:
@@ -218,7 +210,6 @@ def test_it_waits_until_nobody_uses_the_interface(node: Node) -> None:
         node.ip("link", "del", "br9")
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda one: one.name)
 def test_who_is_interrupted_leaves_nothing_and_says_so(node: Node, number: signal.Signals) -> None:
     """In the middle of a play: `ip` of this node hangs."""

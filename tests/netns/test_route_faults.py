@@ -26,6 +26,7 @@ ACCESS = {"worker-0": POD, "worker-1": OTHER}  # what Kubernetes says of the rig
 NO_ACCESS: dict[str, str] = {}
 BAD = ("warn", "fail", "unknown")
 LOOKS = 5  # of which the shortest counts
+METADATA_SECONDS = 5.0  # of a look in which metadata does not answer; 2 on an idle machine
 Findings = list[dict[str, Any]]
 
 
@@ -283,21 +284,32 @@ def test_an_eni_is_taken_away() -> None:
 
 def test_all_egress_dropped(here: Judged) -> None:
     """Metadata is asked of a gateway that answers no ARP: it takes its own deadline, the rest is judged as ever."""
-    here.node.ip("address", "del", "100.100.100.200/32", "dev", "lo")
+    looks = list[float]()
+    for _ in range(LOOKS):
+        looks.append(seconds_unanswered(here.node))
+        if looks[-1] < METADATA_SECONDS:  # else this machine may have stood still
+            break
+    print(f"looks that nobody answered: {looks}")
+    assert min(looks) < METADATA_SECONDS, "the metadata's deadline"
+    assert here.bad(NO_ACCESS) == []
+
+
+def seconds_unanswered(node: Node) -> float:
+    """Of a look where nobody answers, by a judge that has looked before. It remembers that for a while."""
+    one = Judged(node)
+    assert one.bad(NO_ACCESS) == []
+    one.took.clear()
+    node.ip("address", "del", "100.100.100.200/32", "dev", "lo")
     try:
-        here.took.clear()
-        assert here.bad(NO_ACCESS) == [
+        assert one.bad(NO_ACCESS) == [
             "route.default unknown CannotLook",
             "route.tables unknown CannotLook",
             "route.out unknown CannotLook",
         ]
-        print(f"looks that nobody answered: {here.took}")
-        assert min(here.took) < 15, "the metadata's deadline; a new judge's start is in most of these looks"
     finally:
-        here.node.ip("address", "add", "100.100.100.200/32", "dev", "lo")
-    later = Judged(here.node)  # the other one remembers for a while that nobody answered
-    assert later.bad(NO_ACCESS) == []
-    later.end()
+        node.ip("address", "add", "100.100.100.200/32", "dev", "lo")
+    one.end()
+    return one.took[0]
 
 
 def test_check_ends_soon_where_nobody_answers(here: Judged) -> None:

@@ -17,10 +17,10 @@ from urllib3 import HTTPSConnectionPool
 from urllib3.exceptions import HTTPError
 
 from tests.rigs.cluster_space import Space
-from tests.rigs.waiting import SECONDS
 
 PATCH = "application/merge-patch+json"
 SHOWN = 80  # characters of an argument: a program would hide what kubectl said of it
+ANSWER_SECONDS = 240.0  # for one answer; a test may freeze the server for a minute
 T = TypeVar("T")
 
 
@@ -66,11 +66,11 @@ class Client:
     def _pool(self) -> HTTPSConnectionPool:
         # Kept open: a handshake costs more CPU than most requests, and tests ask twenty times a second.
         where = ("127.0.0.1", self.port)
-        return HTTPSConnectionPool(*where, timeout=SECONDS, maxsize=8, retries=False, ssl_context=self._context)
+        return HTTPSConnectionPool(*where, timeout=ANSWER_SECONDS, maxsize=8, retries=False, ssl_context=self._context)
 
     def link(self) -> http.client.HTTPSConnection:
         """A connection of the caller's own, as the administrator."""
-        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=SECONDS, context=self._context)
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=ANSWER_SECONDS, context=self._context)
 
     def call(self, method: str, path: str, body: object = None) -> tuple[int, dict[str, Any]]:
         """Status and decoded answer, as the administrator.

@@ -69,8 +69,7 @@ for directory in $own; do
     mount --bind "$tree/$directory" "/$directory"
 done
 
-# The kubelet needs its cgroup to exist. All pods of a node count as one process beside those of this machine, and a
-# busy machine starves them: they count as eight.
+# The kubelet needs its cgroup to exist.
 cgroup=$(cat /etc/kubernetes/cgroup)
 if [ -f /sys/fs/cgroup/cgroup.controllers ]; then # version 2: the kubelet needs every controller enabled below
     read -r -a controllers </sys/fs/cgroup/cgroup.controllers
@@ -78,8 +77,6 @@ if [ -f /sys/fs/cgroup/cgroup.controllers ]; then # version 2: the kubelet needs
         echo "+$controller" >/sys/fs/cgroup/cgroup.subtree_control || true
     done
     mkdir -p "/sys/fs/cgroup/$cgroup"
-    weight="/sys/fs/cgroup/$cgroup/cpu.weight"
-    [ ! -f "$weight" ] || echo 800 >"$weight"
 else # version 1: one in every hierarchy; a cpuset accepts no process before it has CPUs
     for hierarchy in /sys/fs/cgroup/*/; do
         [ -f "$hierarchy/cgroup.procs" ] || continue
@@ -87,7 +84,6 @@ else # version 1: one in every hierarchy; a cpuset accepts no process before it 
         for file in cpuset.cpus cpuset.mems; do
             [ ! -f "$hierarchy/$file" ] || cat "$hierarchy/$file" >"$hierarchy/$cgroup/$file"
         done
-        [ ! -f "$hierarchy/$cgroup/cpu.shares" ] || echo 8192 >"$hierarchy/$cgroup/cpu.shares"
     done
 fi
 

@@ -140,10 +140,15 @@ class Slurm:
 
     def shown(self, key: str) -> str:
         """A value of `scontrol show node`, "" without one. slurmctld is asked until it answers: it is late at times."""
-        text = until(lambda: self.run("scontrol", "show", "node", NAME, check=False), "an answer of slurmctld")
+        text = until(self._node, "an answer of slurmctld")
         line = next((one for one in text.splitlines() if one.strip().startswith(f"{key}=")), "")
         value = line.strip().removeprefix(f"{key}=")
         return value.rpartition(" [")[0] if key == "Reason" else value.split(" ")[0]
+
+    def _node(self) -> str:
+        """What slurmctld says of the node, "" if it says nothing of it."""
+        text = self.run("scontrol", "show", "node", NAME, check=False)
+        return text if "State=" in text else ""
 
     def state(self) -> str:
         return self.shown("State")
