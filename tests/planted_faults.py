@@ -635,6 +635,12 @@ FAULTS = (
         "if status is None or not status.complete:",
         "if status is None:",
     ),
+    Planted(
+        "a signal that comes while a supervisor starts is dropped",
+        "doors/pid_namespace.py",
+        "(signal.SIG_BLOCK, relayed)",
+        "(signal.SIG_BLOCK, ())",
+    ),
     Planted("a file that is written is not synced", "doors/files/atomic.py", "        os.fsync(descriptor)\n", ""),
     Planted(
         "a torn memory is believed",

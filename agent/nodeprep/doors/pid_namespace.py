@@ -29,17 +29,27 @@ def enter(relayed: Iterable[int]) -> int | None:
     """
     _called("unshare", CLONE_NEWPID)
     ours, theirs = os.pipe()
-    child = os.fork()
+    child = _forked(tuple(relayed))
     if not child:
         os.close(theirs)
         _die_with_the_writer(ours)
         return None
     os.close(ours)
-    for number in relayed:
-        signal.signal(number, lambda number, _: _tell(child, number))
     _, status = os.waitpid(child, 0)
     os.close(theirs)
     return os.waitstatus_to_exitcode(status)
+
+
+def _forked(relayed: tuple[int, ...]) -> int:
+    """As os.fork. The parent passes `relayed` on from the first moment: until then the kernel keeps these signals."""
+    usual = signal.pthread_sigmask(signal.SIG_BLOCK, relayed)
+    try:
+        child = os.fork()
+        for number in relayed if child else ():
+            signal.signal(number, lambda number, _: _tell(child, number))
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, usual)
+    return child
 
 
 def reaped() -> dict[int, int] | None:
