@@ -14,10 +14,9 @@ import pytest
 
 from nodeprep.doors import pid_namespace
 from tests.rigs.absent import needs_root
-from tests.rigs.waiting import until
+from tests.rigs.waiting import SECONDS, until
 
 AGENT = Path(pid_namespace.__file__).parents[2]
-PLENTY = 600.0  # seconds
 
 pytestmark = needs_root("a PID namespace needs CAP_SYS_ADMIN")
 
@@ -77,7 +76,7 @@ def environment() -> dict[str, str]:
 
 def told_by(script: str, *arguments: str) -> dict[str, Any]:
     done = subprocess.run(
-        argv(script, *arguments), env=environment(), capture_output=True, text=True, check=False, timeout=PLENTY
+        argv(script, *arguments), env=environment(), capture_output=True, text=True, check=False, timeout=SECONDS
     )
     assert done.returncode == 100, done.stderr
     told: dict[str, Any] = json.loads(done.stdout)
@@ -185,7 +184,7 @@ def test_a_signal_is_passed_on_and_the_exit_code_comes_back(first: str) -> None:
         assert json.loads(process.stdout.readline()) == {"ready": True}
         process.send_signal(signal.SIGUSR1)
         assert json.loads(process.stdout.readline()) == {"heard": "SIGUSR1"}
-        assert process.wait(PLENTY) == 107
+        assert process.wait(SECONDS) == 107
 
 
 @pytest.mark.parametrize("killed", ["the one outside", "the first inside"])
@@ -195,7 +194,7 @@ def test_whoever_of_the_two_is_killed_all_end(runaway: str, killed: str) -> None
         assert process.stdout is not None
         first = int(json.loads(process.stdout.readline())["first"])
         os.kill(process.pid if killed == "the one outside" else first, signal.SIGKILL)
-        assert process.wait(PLENTY) == (-9 if killed == "the one outside" else 100 - 9)
+        assert process.wait(SECONDS) == (-9 if killed == "the one outside" else 100 - 9)
         until(lambda: not marked(runaway), "the end of all that it started")
 
 
